@@ -1,0 +1,48 @@
+"""Geometric integrators for nonholonomic mechanics: things that roll, skate and slide.
+
+Write a Lagrangian and velocity constraints as plain JAX functions; `simulate` keeps what mechanics keeps.
+Importing the package turns on double precision in JAX (set JAX_ENABLE_X64=0 to keep single precision).
+"""
+
+import os
+
+import jax
+
+if os.environ.get("JAX_ENABLE_X64", "1").lower() not in ("0", "false", "off", ""):
+    jax.config.update("jax_enable_x64", True)
+
+from dalembert import zoo
+from dalembert.methods import (
+    DLA,
+    DLA01,
+    Composition,
+    DiscreteGradient,
+    FrameGradient,
+    LeapFrog,
+    Method,
+    Reference,
+)
+from dalembert.model import System, system
+from dalembert.results import load
+from dalembert.simulate import SimulationError, Status, Trajectory, simulate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DLA",
+    "DLA01",
+    "Composition",
+    "DiscreteGradient",
+    "FrameGradient",
+    "LeapFrog",
+    "Method",
+    "Reference",
+    "SimulationError",
+    "Status",
+    "System",
+    "Trajectory",
+    "load",
+    "simulate",
+    "system",
+    "zoo",
+]

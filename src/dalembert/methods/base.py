@@ -1,0 +1,116 @@
+"""What an integrator is: a value with `init`, `step`, `output`, and what it says of itself."""
+
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from dalembert.model import Survey, System, is_constant_metric, is_mechanical
+from dalembert.numerics import NewtonInfo
+
+
+class State(NamedTuple):
+    """Configuration and velocity; the velocity satisfies the constraint."""
+
+    q: Array
+    v: Array
+
+
+class Report(NamedTuple):
+    """How one step went: size of the last correction, iterations, and whether the equations were solved."""
+
+    residual: Array
+    iterations: Array
+    converged: Array
+
+    @classmethod
+    def explicit(cls) -> "Report":
+        """The report of a step that solves no equation."""
+        return cls(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.ones((), bool))
+
+    @classmethod
+    def of(cls, info: NewtonInfo) -> "Report":
+        """The report of a step that made one Newton solve."""
+        return cls(info.residual, info.iterations, info.converged)
+
+
+class Claims(NamedTuple):
+    """What a method promises for a system; every entry is measured in the tests."""
+
+    order: int
+    energy: bool
+    """The total energy (`full`, for methods that live on TQ) is kept to rounding."""
+    reversible: bool
+    """Running backwards with the reversed velocity returns to the start."""
+    on_constraint: bool
+    """The method's own velocity satisfies the constraint at every step."""
+
+
+class Method(eqx.Module):
+    """An integrator. Subclasses give `step`, and `init` and `output` where they remember something.
+
+    `init(system, state, h)` returns the memory; `step(system, state, memory, h)` returns the next state,
+    memory and a Report; `output(system, state, memory, h)` returns the method's own velocity and the
+    multipliers, and is called only where a row is saved.
+    """
+
+    constant_metric: ClassVar[bool] = True
+    """Whether the method is defined for a constant mass matrix only."""
+    general_lagrangian: ClassVar[bool] = False
+    """Whether the method takes Lagrangians that are not kinetic minus potential energy."""
+    takes_forces: ClassVar[bool] = False
+    """Whether the method takes non-conservative forces."""
+
+    def init(self, system: System, state: State, h: Array) -> Any:
+        """The memory at the start."""
+        return ()
+
+    def step(self, system: System, state: State, memory: Any, h: Array) -> tuple[State, Any, Report]:
+        """One step of size h."""
+        raise NotImplementedError(f"{type(self).__name__} does not define step")
+
+    def output(self, system: System, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
+        """The method's own velocity, and its multipliers; None stands for those of the exact motion there."""
+        return state.v, None
+
+    def claims(self, system: System) -> Claims:
+        """What the method promises for this system."""
+        raise NotImplementedError(f"{type(self).__name__} makes no claims")
+
+    def composable(self) -> str | None:
+        """None where symmetric compositions raise the order; else the reason why they must not be made."""
+        return "it does not say that it is symmetric"
+
+    @property
+    def spelling(self) -> str:
+        """The name on the command line."""
+        return type(self).__name__.lower()
+
+    def check(self, system: System, survey: Survey) -> None:
+        """Refuses a system the method is not defined for, naming one that is."""
+        name = type(self).__name__
+        if not self.general_lagrangian and not is_mechanical(survey):
+            raise ValueError(
+                f"{name} needs a Lagrangian that is kinetic energy, quadratic in v, minus a potential; that of "
+                f"{type(system).__name__} is not. Use Reference()"
+            )
+        if self.constant_metric and not is_constant_metric(survey):
+            raise ValueError(
+                f"{name} is defined for a constant mass matrix, but the mass matrix of {type(system).__name__} "
+                "depends on q. Use FrameGradient() or Reference(), or coordinates in which it is constant"
+            )
+        if not self.takes_forces and system.gives("forces"):
+            raise ValueError(
+                f"{name} is defined without non-conservative forces, but {type(system).__name__} gives "
+                "forces(q, v). Use FrameGradient() or Reference()"
+            )
+
+
+def velocity_scale(*terms: Array) -> Array:
+    """The natural size of a velocity: the largest entry of the terms it is made of (never zero)."""
+    sizes = [jnp.max(jnp.abs(term)) for term in terms]
+    largest = sizes[0]
+    for size in sizes[1:]:
+        largest = jnp.maximum(largest, size)
+    return largest + jnp.finfo(largest.dtype).tiny

@@ -1,0 +1,74 @@
+"""The discrete-gradient (discrete-derivative) method on TQ."""
+
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+from jax import Array
+
+from dalembert.discrete import GRADIENTS
+from dalembert.methods.base import Claims, Method, Report, State, velocity_scale
+from dalembert.model import System, acceleration, multipliers, potential_gradient, project
+from dalembert.numerics import newton, solve_spd
+
+
+class TangentMemory(NamedTuple):
+    """The method's own velocity, and the multiplier of the last step."""
+
+    u: Array
+    lam: Array
+
+
+def check_gradient(name: str, gradient: str) -> None:
+    """Refuses a discrete gradient that does not exist."""
+    if gradient not in GRADIENTS:
+        raise ValueError(f"{name} has no gradient {gradient!r}; choose one of: {', '.join(GRADIENTS)}")
+
+
+class DiscreteGradient(Method):
+    """The discrete-derivative method: exact energy on TQ, order 2.
+
+    Equations: [modin2020] (A.3), with a constant mass matrix, qb = (q0+q1)/2, ub = (u0+u1)/2:
+        q1 = q0 + h ub,   M (u1 - u0) = -h DV(q0, q1) + h A(qb)^T lam,   A(qb) ub = 0.
+    Memory: the velocity u, which satisfies the constraint at the start only, and the multiplier. The
+    state's velocity is its projection onto D; the energy of u is the one that is kept exactly.
+    Erratum: the bar of the discrete gradient is missing in print.
+    """
+
+    gradient: Literal["gonzalez", "average", "itoh-abe"] = eqx.field(default="gonzalez", static=True)
+
+    def __check_init__(self):
+        check_gradient("DiscreteGradient", self.gradient)
+
+    def init(self, system: System, state: State, h: Array) -> TangentMemory:
+        return TangentMemory(state.v, acceleration(system, state.q, state.v)[1])
+
+    def step(self, system: System, state: State, memory: TangentMemory, h: Array):
+        q0, u0 = state.q, memory.u
+        mass = system.metric(q0)
+        derivative = GRADIENTS[self.gradient]
+
+        def unconstrained(ub):
+            slope = derivative(system.potential, q0, q0 + h * ub, mass)
+            return u0 - 0.5 * h * solve_spd(mass, slope)
+
+        def equations(ub):
+            return ub - project(system, q0 + 0.5 * h * ub, unconstrained(ub))
+
+        kick = 0.5 * h * solve_spd(mass, potential_gradient(system, q0))
+        ub, info = newton(equations, u0 - kick, velocity_scale(u0, kick))
+        q1, u1 = q0 + h * ub, 2 * ub - u0
+        lam = multipliers(system, q0 + 0.5 * h * ub, (ub - unconstrained(ub)) * (2 / h))
+        return State(q1, project(system, q1, u1)), TangentMemory(u1, lam), Report.of(info)
+
+    def output(self, system: System, state: State, memory: TangentMemory, h: Array) -> tuple[Array, Array]:
+        return memory.u, memory.lam
+
+    def claims(self, system: System) -> Claims:
+        return Claims(order=2, energy=True, reversible=True, on_constraint=False)
+
+    def composable(self) -> str | None:
+        return None
+
+    @property
+    def spelling(self) -> str:
+        return "dd" if self.gradient == "gonzalez" else f"dd:{self.gradient}"

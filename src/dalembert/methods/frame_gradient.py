@@ -1,0 +1,134 @@
+"""The frame discrete gradient: exact energy on D, for any metric and any linear constraints."""
+
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from dalembert.discrete import GRADIENTS
+from dalembert.methods.base import Claims, Method, Report, State, velocity_scale
+from dalembert.methods.discrete_gradient import check_gradient
+from dalembert.model import System, frame_at, potential_gradient, project
+from dalembert.numerics import inverse_square_root, matmul, matvec, newton
+
+
+def _gram(system: System, q: Array, x: Array) -> Array:
+    return matmul(x.T, matmul(system.metric(q), x))
+
+
+def _transport(system: System, q: Array, b: Array) -> Array:
+    """P(q) b N^(-1/2), N the Gram matrix of P(q) b: the orthonormal frame of D at q nearest to b."""
+    x = project(system, q, b)
+    return matmul(x, inverse_square_root(_gram(system, q, x)))
+
+
+def _turning(system: System, q: Array, b: Array, w: Array) -> Array:
+    """S(q, w) w, S_ba = sum_d c^d_ab w_d, from the brackets of the frame field that extends b from q.
+
+    With v = B w: (S w)_b = (M v) . (D X_b [v] - D(B w)[X_b]). Near q, where N = 1, N^(-1/2) = (3 - N)/2.
+    """
+    v = matvec(b, w)
+    momentum = matvec(system.metric(q), v)
+
+    def paired(x):
+        columns = project(system, x, b)
+        near = 1.5 * jnp.eye(b.shape[1], dtype=b.dtype) - 0.5 * _gram(system, x, columns)
+        return matvec(matmul(columns, near).T, momentum)
+
+    slopes = jax.jacfwd(paired)(q)
+    return matvec(slopes, v) - matvec(b.T, matvec(slopes.T, w))
+
+
+class FrameMemory(NamedTuple):
+    """An orthonormal basis of D at q, and the components of the velocity in it."""
+
+    b: Array
+    w: Array
+
+
+def _turned(b: Array, momentum: Array, length: Array) -> Array:
+    """The components b^T momentum, with their length restored.
+
+    The frame is orthonormal up to rounding only, and that rounding has a bias, which would add up.
+    """
+    w = matvec(b.T, momentum)
+    found = jnp.sum(w**2)
+    defect = jnp.where(found > 0, length - found, 0.0) / jnp.where(found > 0, 2 * found, 1.0)
+    return w + lax.stop_gradient(defect) * w
+
+
+class FrameGradient(Method):
+    """The frame discrete gradient: stays in D, keeps the energy exactly, symmetric, order 2.
+
+    Equations: B is a frame of D, orthonormal for the kinetic metric, v = B w, qb = (q0+q1)/2,
+    wb = (w0+w1)/2, DV a symmetric discrete gradient, F the forces:
+        q1 - q0 = h B(qb) wb,   w1 - w0 = h (S(qb, wb) wb - B(qb)^T (DV(q0, q1) - F(qb, B wb))),
+    S skew, made of the brackets of the frame. The frame is any orthonormal basis at qb, extended by
+    projection and polar factor, so the result depends on D and the metric alone. The unknown is
+    u = B(qb) wb. With forces the energy changes by exactly the work h F . B wb.
+    Memory: an orthonormal basis of D at q (the result does not depend on which) and w in it.
+    """
+
+    gradient: Literal["gonzalez", "average", "itoh-abe"] = eqx.field(default="average", static=True)
+    constant_metric = False
+    takes_forces = True
+
+    def __check_init__(self):
+        check_gradient("FrameGradient", self.gradient)
+
+    def init(self, system: System, state: State, h: Array) -> FrameMemory:
+        b, mass = frame_at(system, state.q), system.metric(state.q)
+        columns: list[Array] = []
+        for x in b.T:
+            for y in [*columns, *columns]:
+                x = x - y * jnp.sum(y * matvec(mass, x))
+            columns.append(x / jnp.sqrt(jnp.sum(x * matvec(mass, x))))
+        basis = jnp.stack(columns, axis=1)
+        return FrameMemory(basis, matvec(basis.T, matvec(mass, state.v)))
+
+    def step(self, system: System, state: State, memory: FrameMemory, h: Array):
+        q0, b0 = state.q, memory.b
+        v0 = matvec(b0, memory.w)
+        momentum0, length0 = matvec(system.metric(q0), v0), jnp.sum(memory.w**2)
+        derivative = GRADIENTS[self.gradient]
+
+        def middle(u):
+            """The frame at the midpoint, the metric there, and w0 in that frame."""
+            qb = q0 + 0.5 * h * u
+            b = _transport(system, qb, b0)
+            return qb, b, system.metric(qb), _turned(_transport(system, q0, b), momentum0, length0)
+
+        def equations(u):
+            qb, b, mass, w0 = middle(u)
+            wb = matvec(b.T, matvec(mass, u))
+            covector = -derivative(system.potential, q0, q0 + h * u, mass)
+            if system.gives("forces"):
+                covector = covector + system.forces(qb, matvec(b, wb))
+            return u - matvec(b, w0 + 0.5 * h * (_turning(system, qb, b, wb) + matvec(b.T, covector)))
+
+        def slope():
+            """The stiff part of the Jacobian: 1 + (h^2/4) B B^T V''."""
+            along = matmul(b0.T, jax.hessian(system.potential)(q0))
+            return jnp.eye(q0.shape[0], dtype=q0.dtype) + 0.25 * h**2 * matmul(b0, along)
+
+        kick = 0.5 * h * matvec(b0, matvec(b0.T, potential_gradient(system, q0)))
+        u, info = newton(equations, v0 - kick, velocity_scale(v0, kick), slope)
+        _, b, mass, w0 = middle(u)
+        # w1 = 2 wb - w0, written so that rounding in b touches only the increment.
+        w1 = w0 + 2 * matvec(b.T, matvec(mass, u - matvec(b, w0)))
+        q1 = q0 + h * u
+        b1 = _transport(system, q1, b)
+        return State(q1, matvec(b1, w1)), FrameMemory(b1, w1), Report.of(info)
+
+    def claims(self, system: System) -> Claims:
+        conservative = not system.gives("forces")
+        return Claims(order=2, energy=conservative, reversible=conservative, on_constraint=True)
+
+    def composable(self) -> str | None:
+        return None
+
+    @property
+    def spelling(self) -> str:
+        return "frame" if self.gradient == "average" else f"frame:{self.gradient}"

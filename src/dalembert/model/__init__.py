@@ -1,0 +1,33 @@
+"""What a mechanical system is: coordinates, a Lagrangian, constraints; and the geometry these define."""
+
+from dalembert.model.checks import Survey, check_start, check_system, is_constant_metric, is_mechanical
+from dalembert.model.geometry import (
+    acceleration,
+    annihilator,
+    frame_at,
+    multipliers,
+    oblique_projection,
+    potential_gradient,
+    project,
+    total_energy,
+)
+from dalembert.model.system import System, as_arrays, system
+
+__all__ = [
+    "Survey",
+    "System",
+    "acceleration",
+    "annihilator",
+    "as_arrays",
+    "check_start",
+    "check_system",
+    "frame_at",
+    "is_constant_metric",
+    "is_mechanical",
+    "multipliers",
+    "oblique_projection",
+    "potential_gradient",
+    "project",
+    "system",
+    "total_energy",
+]

@@ -1,0 +1,240 @@
+"""Checks of a system and a start state, made on plain numbers before anything is compiled.
+
+Each raises ValueError saying what was expected, what came, and what to do.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dalembert.model.geometry import annihilator
+from dalembert.model.system import System, as_arrays
+
+FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "forces")
+
+# Relative size of rounding allowed in identities that should hold exactly (A B = 0, A v = 0, symmetry):
+# user formulas lose a few digits, states typed with ten digits should pass, real mistakes are far above.
+TOLERANCE = 1e-9
+
+
+def check_system(system: System) -> None:
+    """Refuses a system whose description is malformed, whatever its state."""
+    if isinstance(system, type):
+        raise ValueError(f"expected a system, got the class {system.__name__}; make one: {system.__name__}()")
+    if not isinstance(system, System):
+        raise ValueError(f"expected a dalembert.System, got {type(system).__name__}; see dalembert.system(...)")
+    name = type(system).__name__
+    names = system.coordinates
+    if not isinstance(names, tuple) or not names or not all(isinstance(c, str) for c in names):
+        raise ValueError(f"{name}: coordinates must be a tuple of names such as ('x', 'theta'), got {names!r}")
+    if len(set(names)) != len(names):
+        raise ValueError(f"{name}: coordinate names must differ from each other, got {names}")
+    if system.units and len(system.units) != len(names):
+        raise ValueError(f"{name}: {len(names)} coordinates but {len(system.units)} units; give one for each")
+    unknown = [c for c in system.angles if c not in names]
+    if unknown:
+        raise ValueError(f"{name}: angles names {unknown[0]!r}, which is not one of the coordinates {names}")
+    if not system.gives("lagrangian") and not system.gives("metric"):
+        raise ValueError(f"{name} gives neither lagrangian(q, v) nor metric(q); define one of the two")
+    if system.gives("lagrangian") and (system.gives("metric") or system.gives("potential")):
+        raise ValueError(f"{name} gives both lagrangian and metric or potential; keep one description")
+    for leaf in jax.tree.leaves(as_arrays(system)):
+        if not isinstance(leaf, jax.core.Tracer) and not np.all(np.isfinite(leaf)):
+            raise ValueError(f"{name}: a parameter is NaN or infinite in {system}; give finite numbers")
+    _check_shapes(system)
+
+
+def _shape(system: System, name: str, function: Callable, *arguments: Any) -> tuple[int, ...]:
+    try:
+        result = jax.eval_shape(function, *arguments)
+    except Exception as error:
+        error.add_note(f"raised inside {type(system).__name__}.{name}, called with q of shape ({system.dimension},)")
+        raise
+    if not hasattr(result, "shape"):
+        raise ValueError(f"{type(system).__name__}.{name} must return one array, got {result!r}")
+    return tuple(result.shape)
+
+
+def _check_shapes(system: System) -> None:
+    n = system.dimension
+    label = type(system).__name__
+    arrays = as_arrays(system)
+    q = jax.ShapeDtypeStruct((n,), jnp.asarray(0.0).dtype)
+    expected: list[tuple[str, tuple, Callable[[tuple], bool], str]] = [
+        ("lagrangian", (q, q), lambda s: s == (), "a number (shape ())"),
+        ("metric", (q,), lambda s: s == (n, n), f"a matrix of shape ({n}, {n})"),
+        ("potential", (q,), lambda s: s == (), "a number (shape ())"),
+        ("constraints", (q,), lambda s: len(s) == 2 and s[1] == n and s[0] < n, f"shape (m, {n}) with m < {n}"),
+        ("frame", (q,), lambda s: len(s) == 2 and s[0] == n and 0 < s[1] <= n, f"shape ({n}, r) with r <= {n}"),
+        ("forces", (q, q), lambda s: s == (n,), f"shape ({n},)"),
+    ]
+    shapes = {}
+    for name, arguments, fits, wanted in expected:
+        if system.gives(name):
+            shapes[name] = _shape(system, name, getattr(arrays, name), *arguments)
+            if not fits(shapes[name]):
+                hint = "; write each one-form as a row: jnp.array([[...]])" if name == "constraints" else ""
+                raise ValueError(f"{label}.{name} must return {wanted}, got shape {shapes[name]}{hint}")
+    if "constraints" in shapes and "frame" in shapes:
+        m, r = shapes["constraints"][0], shapes["frame"][1]
+        if m + r != n:
+            raise ValueError(
+                f"{label}: {m} one-forms leave {n - m} directions free, but frame has {r} columns; "
+                f"the two must add up to {n}"
+            )
+
+
+def _at(q: np.ndarray, system: System) -> str:
+    return ", ".join(f"{name}={value:.6g}" for name, value in zip(system.coordinates, q, strict=True))
+
+
+class Survey(NamedTuple):
+    """The values of a system's functions at the start and around it, evaluated in one compiled call."""
+
+    mass: Any
+    potential: Any
+    forces: Any
+    annihilator: Any
+    given: dict[str, Any]
+    turned: dict[str, dict[str, Any]]
+    """What the given functions return after a full turn of each angle."""
+    masses_around: Any
+    lagrangian_samples: Any
+    """Kinetic energy, potential and Lagrangian at random velocities."""
+
+
+@jax.jit
+def _survey(system: System, q: Array, v: Array, around: Array, velocities: Array) -> Survey:
+    def given(q):
+        arguments = {"lagrangian": (q, v), "forces": (q, v)}
+        return {f: getattr(system, f)(*arguments.get(f, (q,))) for f in FUNCTIONS if system.gives(f)}
+
+    def sample(x):
+        return jnp.stack([0.5 * jnp.sum(x * (mass @ x)), potential, system.lagrangian(q, x)])
+
+    mass, potential = system.metric(q), system.potential(q)
+    one = jnp.eye(system.dimension)
+    turned = {c: given(q + 2 * jnp.pi * one[system.coordinates.index(c)]) for c in system.angles}
+    return Survey(
+        mass,
+        potential,
+        system.forces(q, v),
+        annihilator(system, q),
+        given(q),
+        turned,
+        jax.vmap(system.metric)(around),
+        jax.vmap(sample)(velocities),
+    )
+
+
+def check_start(system: System, q0: Any, v0: Any) -> Survey:
+    """Refuses a start state that does not fit the system, or at which the system is not well defined."""
+    n = system.dimension
+    names = ", ".join(system.coordinates)
+    values = []
+    for label, x in (("q0", q0), ("v0", v0)):
+        x = np.asarray(x)
+        if x.dtype.kind not in "fiu":
+            raise ValueError(f"{label} must hold real numbers, got {x.dtype}")
+        if x.shape != (n,):
+            raise ValueError(f"{label} must have shape ({n},), one value for each of ({names}); got {x.shape}")
+        if not np.all(np.isfinite(x)):
+            raise ValueError(f"{label} must be finite, got {x}")
+        values.append(x.astype(float))
+    q, v = values
+    # Fixed samples, so that the answer to a question about a system does not vary.
+    random = np.random.default_rng(20)
+    survey = _survey(
+        as_arrays(system), q, v, q + random.uniform(-1, 1, (6, n)), random.uniform(-1, 1, (4, n))
+    )
+    survey = jax.tree.map(np.asarray, survey)
+    _check_lagrangian(system, q, survey)
+    _check_constraints(system, q, v, survey)
+    _check_angles(system, survey)
+    return survey
+
+
+def _check_lagrangian(system: System, q: np.ndarray, survey: Survey) -> None:
+    label = type(system).__name__
+    mass = survey.mass
+    for what, value in (
+        ("the mass matrix", mass),
+        ("the potential", survey.potential),
+        ("the force", survey.forces),
+    ):
+        if not np.all(np.isfinite(value)):
+            raise ValueError(f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}): {value}")
+    if np.max(np.abs(mass - mass.T)) > TOLERANCE * np.max(np.abs(mass)):
+        raise ValueError(f"{label}: the mass matrix is not symmetric at ({_at(q, system)}):\n{mass}")
+    smallest = np.linalg.eigvalsh(mass)[0]
+    if smallest <= 1e-13 * np.max(np.abs(mass)):
+        raise ValueError(
+            f"{label}: the mass matrix must be positive definite; its smallest eigenvalue at "
+            f"({_at(q, system)}) is {smallest:.3g}. Check that masses and moments of inertia are positive"
+        )
+
+
+def _check_constraints(system: System, q: np.ndarray, v: np.ndarray, survey: Survey) -> None:
+    label = type(system).__name__
+    for name in ("constraints", "frame"):
+        if not system.gives(name):
+            continue
+        matrix = survey.given[name]
+        if not np.all(np.isfinite(matrix)):
+            raise ValueError(f"{label}.{name} is NaN or infinite at the start ({_at(q, system)}):\n{matrix}")
+        sizes = np.linalg.svd(matrix, compute_uv=False)
+        # With a frame beside them the one-forms serve only to name multipliers; the frame decides.
+        decides = name == "frame" or not system.gives("frame")
+        if decides and sizes.size and sizes[-1] <= 1e-7 * sizes[0]:
+            what = "one-forms" if name == "constraints" else "spanning vectors"
+            advice = "give a frame(q), which may stay regular there, or start elsewhere"
+            raise ValueError(
+                f"{label}: the {what} are linearly dependent (rank deficient) at the configuration "
+                f"({_at(q, system)}): singular values {sizes}. Remove the redundant ones, "
+                + (advice if name == "constraints" else "or start elsewhere")
+            )
+    a = survey.annihilator
+    if system.gives("constraints") and system.gives("frame"):
+        product = a @ survey.given["frame"]
+        size = np.max(np.abs(a), initial=0.0) * np.max(np.abs(survey.given["frame"]))
+        if np.max(np.abs(product), initial=0.0) > TOLERANCE * size:
+            raise ValueError(
+                f"{label}: constraints and frame contradict each other at ({_at(q, system)}): "
+                f"A B should vanish but is\n{product}"
+            )
+    residual = np.abs(a @ v)
+    if np.any(residual > TOLERANCE * (np.abs(a) @ np.abs(v) + np.finfo(float).tiny)):
+        z = np.linalg.solve(survey.mass, a.T)
+        nearest = v - z @ np.linalg.lstsq(a @ z, a @ v, rcond=None)[0]
+        raise ValueError(
+            f"{label}: the start velocity violates the constraint: A(q0) v0 = {a @ v}, expected zero. "
+            f"The nearest allowed velocity is {nearest.tolist()}"
+        )
+
+
+def _check_angles(system: System, survey: Survey) -> None:
+    for name, turned in survey.turned.items():
+        for function, there in turned.items():
+            here = survey.given[function]
+            if np.max(np.abs(here - there), initial=0.0) > TOLERANCE * (1 + np.max(np.abs(here), initial=0.0)):
+                raise ValueError(
+                    f"{type(system).__name__}: {name} is declared an angle, but {function} changes when it "
+                    "grows by 2 pi; remove it from `angles`"
+                )
+
+
+def is_constant_metric(survey: Survey) -> bool:
+    """Whether the mass matrix is the same at the start and around it."""
+    around = survey.masses_around[np.all(np.isfinite(survey.masses_around), axis=(1, 2))]
+    return bool(np.all(np.abs(around - survey.mass) <= TOLERANCE * np.max(np.abs(survey.mass))))
+
+
+def is_mechanical(survey: Survey) -> bool:
+    """Whether the Lagrangian is kinetic energy, quadratic in v, minus a potential."""
+    kinetic, potential, value = survey.lagrangian_samples.T
+    bound = TOLERANCE * (np.abs(kinetic) + np.abs(potential) + np.abs(value))
+    return bool(np.all(np.abs(value - (kinetic - potential)) <= bound))

@@ -1,0 +1,119 @@
+"""The geometry of a system at a configuration: metric, projectors, accelerations, multipliers.
+
+All of it is gauge free: results depend on the distribution D and the metric alone, not on which
+one-forms or which spanning vectors the user wrote. Where a frame is given it is preferred, because it
+stays regular where one-forms may lose rank.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from dalembert.model.system import System
+from dalembert.numerics import matmul, matvec, null_space, solve, solve_spd
+
+
+def potential_gradient(system: System, q: Array) -> Array:
+    """grad V(q)."""
+    return jax.grad(system.potential)(q)
+
+
+def annihilator(system: System, q: Array) -> Array:
+    """A(q), rows spanning the one-forms that vanish on D; from the frame where no one-forms are given."""
+    if not system.gives("constraints") and system.gives("frame"):
+        return null_space(system.frame(q).T).T
+    return system.constraints(q)
+
+
+def frame_at(system: System, q: Array) -> Array:
+    """B(q), columns spanning D; from the one-forms where no frame is given."""
+    if not system.gives("frame") and system.gives("constraints"):
+        return null_space(system.constraints(q))
+    return system.frame(q)
+
+
+def total_energy(system: System, q: Array, v: Array) -> Array:
+    """v . dL/dv - L; for kinetic minus potential energy, their sum."""
+    if system.gives("lagrangian"):
+        value, derivative = jax.value_and_grad(system.lagrangian, argnums=1)(q, v)
+        return jnp.sum(v * derivative) - value
+    return 0.5 * jnp.sum(v * matvec(system.metric(q), v)) + system.potential(q)
+
+
+def oblique_projection(system: System, onto: Array, along: Array, x: Array) -> Array:
+    """The projection of x onto D at `onto`, along the metric complement of D at `along`.
+
+    One-forms: x - Z (A1 Z)^-1 A1 x with Z = M^-1 A^T at `along`, A1 at `onto`; frames:
+    B1 (B^T M B1)^-1 B^T M x. x is a vector or a matrix of columns.
+    """
+    if system.gives("frame"):
+        b1 = system.frame(onto)
+        weights = matmul(system.frame(along).T, system.metric(along))
+        inner = solve(matmul(weights, b1), _apply(weights, x))
+        return _apply(b1, inner)
+    if not system.gives("constraints"):
+        return x
+    z = solve_spd(system.metric(along), system.constraints(along).T)
+    a1 = system.constraints(onto)
+    return x - _apply(z, solve(matmul(a1, z), _apply(a1, x)))
+
+
+def project(system: System, q: Array, x: Array) -> Array:
+    """P(q) x, the projection onto D at q that is orthogonal for the kinetic metric."""
+    if system.gives("frame"):
+        b = system.frame(q)
+        weights = matmul(b.T, system.metric(q))
+        return _apply(b, solve_spd(matmul(weights, b), _apply(weights, x)))
+    if not system.gives("constraints"):
+        return x
+    a = system.constraints(q)
+    z = solve_spd(system.metric(q), a.T)
+    return x - _apply(z, solve_spd(matmul(a, z), _apply(a, x)))
+
+
+def multipliers(system: System, q: Array, reaction: Array) -> Array:
+    """lam with M(q) reaction = A(q)^T lam, for an acceleration that the constraint causes."""
+    a = annihilator(system, q)
+    return solve_spd(matmul(a, solve_spd(system.metric(q), a.T)), matvec(a, reaction))
+
+
+def free_acceleration(system: System, q: Array, v: Array) -> Array:
+    """The acceleration without constraints: M^-1 (dL/dq - (d/dq dL/dv) v + forces)."""
+    momentum = jax.grad(system.lagrangian, argnums=1)
+    _, transport = jax.jvp(lambda x: momentum(x, v), (q,), (v,))
+    force = jax.grad(system.lagrangian)(q, v) - transport + system.forces(q, v)
+    return solve_spd(_mass(system, q, v), force)
+
+
+def acceleration(system: System, q: Array, v: Array) -> tuple[Array, Array]:
+    """The acceleration of the constrained motion and its multipliers.
+
+    From d/dt dL/dv - dL/dq = A^T lam + forces with d/dt (A v) = 0, or the same in a frame.
+    """
+    free = free_acceleration(system, q, v)
+    mass = _mass(system, q, v)
+    if system.gives("frame"):
+        b, weights = system.frame(q), matmul(system.frame(q).T, mass)
+        gram = matmul(weights, b)
+        w = solve_spd(gram, matvec(weights, v))
+        _, turning = jax.jvp(lambda x: matvec(system.frame(x), w), (q,), (v,))
+        total = turning + matvec(b, solve_spd(gram, matvec(weights, free - turning)))
+        a = annihilator(system, q)
+        lam = solve_spd(matmul(a, solve_spd(mass, a.T)), matvec(a, total - free))
+        return total, lam
+    a = system.constraints(q)
+    _, turning = jax.jvp(lambda x: matvec(system.constraints(x), v), (q,), (v,))
+    z = solve_spd(mass, a.T)
+    lam = solve_spd(matmul(a, z), -turning - matvec(a, free))
+    return free + matvec(z, lam), lam
+
+
+def _mass(system: System, q: Array, v: Array) -> Array:
+    """d2L/dv2 at (q, v), which for a Lagrangian that is not quadratic differs from the metric."""
+    if system.gives("lagrangian"):
+        return jax.hessian(system.lagrangian, argnums=1)(q, v)
+    return system.metric(q)
+
+
+def _apply(matrix: Array, x: Array) -> Array:
+    return matvec(matrix, x) if x.ndim == 1 else matmul(matrix, x)

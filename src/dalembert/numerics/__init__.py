@@ -1,0 +1,22 @@
+"""Small dense linear algebra, Newton's method and quadrature, written for sizes below about ten."""
+
+from dalembert.numerics.linear import (
+    inverse_square_root,
+    matmul,
+    matvec,
+    null_space,
+    solve,
+    solve_spd,
+)
+from dalembert.numerics.newton import NewtonInfo, newton
+
+__all__ = [
+    "NewtonInfo",
+    "inverse_square_root",
+    "matmul",
+    "matvec",
+    "newton",
+    "null_space",
+    "solve",
+    "solve_spd",
+]

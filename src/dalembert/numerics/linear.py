@@ -1,0 +1,183 @@
+"""Unrolled linear algebra for matrices of a handful of rows.
+
+A LAPACK call costs more than a whole time step at these sizes, so elimination is written out in
+scalars and left to the compiler. Every function here is differentiable and works under vmap.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+
+def matvec(a: Array, x: Array) -> Array:
+    """The product a x, as a sum of products (a dot call costs more at this size)."""
+    return jnp.sum(a * x, axis=-1)
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """The product a b of two small matrices."""
+    return jnp.sum(a[:, :, None] * b[None, :, :], axis=1)
+
+
+def _factor(a: Array) -> tuple[list, list]:
+    """Factors a = L U without pivoting, as nested lists of scalars (L has a unit diagonal)."""
+    n = a.shape[0]
+    u = [list(row) for row in a]
+    low = [[jnp.zeros((), a.dtype)] * n for _ in range(n)]
+    for k in range(n):
+        for i in range(k + 1, n):
+            low[i][k] = u[i][k] / u[k][k]
+            for j in range(k + 1, n):
+                u[i][j] = u[i][j] - low[i][k] * u[k][j]
+    return low, u
+
+
+def _substitute(low: list, u: list, b: Array) -> Array:
+    n = b.shape[0]
+    y = list(b)
+    for i in range(1, n):
+        for k in range(i):
+            y[i] = y[i] - low[i][k] * y[k]
+    for i in reversed(range(n)):
+        for j in range(i + 1, n):
+            y[i] = y[i] - u[i][j] * y[j]
+        y[i] = y[i] / u[i][i]
+    return jnp.stack(y)
+
+
+def _factors_hold(a: Array, low: list, u: list) -> Array:
+    """Whether L U reproduces a, measured on the vector of ones (a residual check that needs no right side).
+
+    1e3 units of rounding: elimination without pivoting loses at most three digits before we pivot.
+    """
+    n = a.shape[0]
+    ones = [sum(u[i][i + 1 :], start=u[i][i]) for i in range(n)]
+    product = jnp.stack([sum((low[i][k] * ones[k] for k in range(i)), start=ones[i]) for i in range(n)])
+    bound = 1e3 * jnp.finfo(a.dtype).eps * jnp.sum(jnp.abs(a), axis=1)
+    return jnp.all(jnp.abs(product - jnp.sum(a, axis=1)) <= bound)
+
+
+def _pivoted(a: Array, b: Array) -> Array:
+    """Gauss-Jordan elimination with partial pivoting; a singular matrix gives NaN or infinity."""
+    n = a.shape[0]
+    table = jnp.concatenate([a, b.reshape(n, -1)], axis=1)
+    rows = np.arange(n)
+    for k in range(n):
+        best = jnp.argmax(jnp.where(rows >= k, jnp.abs(table[:, k]), -1.0))
+        table = table[jnp.where(rows == k, best, jnp.where(rows == best, k, rows))]
+        pivot = table[k] / table[k, k]
+        table = jnp.where((rows == k)[:, None], pivot, table - table[:, k : k + 1] * pivot)
+    return table[:, n:].reshape(b.shape)
+
+
+def _solve(a: Array, b: Array) -> Array:
+    if a.shape[0] == 0:
+        return b
+    if a.shape[0] == 1:
+        return b / a[0, 0]
+    low, u = _factor(a)
+    # The predicate depends on the matrix alone, so the solve stays linear (transposable) in b and is not
+    # doubled when right sides are batched.
+    return lax.cond(_factors_hold(a, low, u), lambda: _substitute(low, u, b), lambda: _pivoted(a, b))
+
+
+def _solve_spd(a: Array, b: Array) -> Array:
+    if a.shape[0] == 0:
+        return b
+    low, u = _factor(a)
+    floor = 64 * jnp.finfo(a.dtype).eps
+    for i in range(a.shape[0]):
+        u[i][i] = jnp.where(u[i][i] > floor * jnp.abs(a[i, i]), u[i][i], jnp.nan)
+    return _substitute(low, u, b)
+
+
+def _differentiable(raw: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """The solve with the derivative x' = a^-1 (b' - a' x) instead of that of the elimination."""
+    solve = jax.custom_jvp(raw)
+
+    @solve.defjvp
+    def _(primals, tangents):
+        (a, b), (a_dot, b_dot) = primals, tangents
+        x = solve(a, b)
+        return x, solve(a, b_dot - (matvec(a_dot, x) if x.ndim == 1 else matmul(a_dot, x)))
+
+    return solve
+
+
+_solve_general, _solve_positive = _differentiable(_solve), _differentiable(_solve_spd)
+
+
+def solve(a: Array, b: Array) -> Array:
+    """The solution x of a x = b for a small square matrix; b is a vector or has one column a right side.
+
+    Elimination without pivoting, a residual check, and elimination with pivoting where the check fails.
+    A singular matrix gives NaN or infinity, which the time loop reports.
+    """
+    return _solve_general(a, b)
+
+
+def solve_spd(a: Array, b: Array) -> Array:
+    """The solution of a x = b for a symmetric positive definite matrix.
+
+    Elimination needs no pivoting here. A pivot that has lost all its digits (the matrix is singular to
+    rounding) turns the result into NaN, so that a rank drop is reported and not stepped over.
+    """
+    return _solve_positive(a, b)
+
+
+def null_space(a: Array) -> Array:
+    """A basis (n, n-k) of the kernel of a full-rank (k, n) matrix, by elimination with complete pivoting.
+
+    The choice of pivots, hence the basis, may jump from one matrix to the next; the space it spans does
+    not. Written with masks alone (no sort, gather or scatter), so that it can live inside a kernel.
+    """
+    k, n = a.shape
+    columns = jnp.arange(n)
+    row_free = jnp.ones(k, bool)
+    column_free = jnp.ones(n, bool)
+    pivot_columns, pivot_rows = [], []
+    for _ in range(k):
+        size = jnp.where(row_free[:, None] & column_free[None, :], jnp.abs(a), -1.0)
+        best = jnp.argmax(size)
+        p = (jnp.arange(k) == best // n).astype(a.dtype)
+        c = (columns == best % n).astype(a.dtype)
+        row = matvec(a.T, p)
+        row = row / jnp.sum(row * c)
+        others = matvec(a, c) * (1 - p)
+        a = jnp.where(p[:, None] > 0, row[None, :], a - others[:, None] * row[None, :])
+        row_free &= p == 0
+        column_free &= c == 0
+        pivot_rows.append(p)
+        pivot_columns.append(c)
+    position = jnp.cumsum(column_free.astype(jnp.int32)) - 1
+    select = (position[None, :] == jnp.arange(n - k)[:, None]) & column_free[None, :]
+    basis = select.astype(a.dtype).T
+    for p, c in zip(pivot_rows, pivot_columns, strict=True):
+        basis = basis - c[:, None] * matvec(basis.T, matvec(a.T, p))[None, :]
+    return basis
+
+
+def inverse_square_root(a: Array) -> Array:
+    """a^(-1/2) for a symmetric matrix near the identity: closed forms up to 2 x 2, else Newton-Schulz.
+
+    Eight Newton-Schulz steps reach rounding for ||a - 1|| < 0.9 (the error goes e -> 3/4 e^2).
+    """
+    r = a.shape[0]
+    if r == 0:
+        return a
+    if r == 1:
+        return 1 / jnp.sqrt(a)
+    one = jnp.eye(r, dtype=a.dtype)
+    if r == 2:
+        # sqrt(a) = (a + s)/t with s = sqrt(det a), t = sqrt(tr a + 2 s); det sqrt(a) = s.
+        s = jnp.sqrt(a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0])
+        t = jnp.sqrt(a[0, 0] + a[1, 1] + 2 * s)
+        return ((a[0, 0] + a[1, 1] + s) * one - a) / (s * t)
+    y, z = a, one
+    for _ in range(8):
+        step = 1.5 * one - 0.5 * matmul(z, y)
+        y, z = matmul(y, step), matmul(step, z)
+    return z

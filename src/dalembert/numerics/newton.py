@@ -1,0 +1,92 @@
+"""Newton's method for a few unknowns, iterated until rounding is the only error left."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from dalembert.numerics.linear import matvec, solve
+
+MAX_ITERATIONS = 50
+
+
+class NewtonInfo(NamedTuple):
+    """How a solve ended: the last correction relative to `scale`, the count, and whether it converged."""
+
+    residual: Array
+    iterations: Array
+    converged: Array
+
+
+def newton(
+    function: Callable[[Array], Array],
+    guess: Array,
+    scale: Array,
+    slope: Callable[[], Array] | None = None,
+) -> tuple[Array, NewtonInfo]:
+    """The root of `function` near `guess`, and how the iteration ended.
+
+    `scale` is the natural size of the unknowns (a number, or one for each); corrections are measured
+    against it. The iteration stops when the next correction is predicted below rounding, or when
+    corrections at rounding no longer shrink. With `slope`, which returns an approximate Jacobian, Broyden's
+    updates replace exact Jacobians: cheaper where derivatives of the function are long. Derivatives of the
+    root come from the implicit function theorem, never from the iteration.
+    """
+    if guess.shape[0] == 0:
+        zero = jnp.zeros((), guess.dtype)
+        return guess, NewtonInfo(zero, jnp.zeros((), jnp.int32), jnp.ones((), bool))
+    eps = jnp.finfo(guess.dtype).eps
+    function = jax.jit(function)  # traced once, although it is called in several places
+    # Errors of Newton go like e (e/e_before)^2, those of Broyden at least like e (e/e_before).
+    power = 2 if slope is None else 1
+
+    def settled(error, before, count):
+        predicted = error * (error / before) ** power
+        stalled = (error > 0.25 * before) & (before < 1e-11)
+        return (error <= 2 * eps) | ((count > 1) & ((predicted <= 0.25 * eps) | stalled))
+
+    def iterate(correct, x, memory):
+        """Corrections until they settle; `correct(x, memory)` returns a correction and the memory."""
+
+        def unfinished(carry):
+            _, _, error, before, count = carry
+            return ~settled(error, before, count) & jnp.isfinite(error) & (count < MAX_ITERATIONS)
+
+        def body(carry):
+            x, memory, error, _, count = carry
+            step, memory = correct(x, memory)
+            return x + step, memory, jnp.max(jnp.abs(step) / scale), error, count + 1
+
+        large = jnp.full((), jnp.finfo(x.dtype).max, x.dtype)
+        start = (x, memory, large, large, jnp.zeros((), jnp.int32))
+        x, _, error, before, count = lax.while_loop(unfinished, body, start)
+        return x, NewtonInfo(error, count, settled(error, before, count))
+
+    def solve_root(f, x):
+        def exact(x, memory):
+            jacobian, value = jax.jacfwd(lambda y: (f(y),) * 2, has_aux=True)(x)
+            return -solve(jacobian, value), memory
+
+        def broyden(x, memory):
+            inverse, step, before = memory
+            value = f(x)
+            change = matvec(inverse, value - before)
+            length = jnp.sum(step * change)
+            update = (step - change)[:, None] * matvec(inverse.T, step)[None, :]
+            moved = length != 0
+            inverse = inverse + jnp.where(moved, update, 0.0) / jnp.where(moved, length, 1.0)
+            step = -matvec(inverse, value)
+            return step, (inverse, step, value)
+
+        if slope is None:
+            return iterate(exact, x, ())
+        inverse = solve(slope(), jnp.eye(x.shape[0], dtype=x.dtype))
+        return iterate(broyden, x, (inverse, jnp.zeros_like(x), jnp.zeros_like(x)))
+
+    def solve_tangent(linear, y):
+        matrix = jax.vmap(linear, out_axes=1)(jnp.eye(y.shape[0], dtype=y.dtype))
+        return solve(matrix, y)
+
+    return lax.custom_root(function, guess, solve_root, solve_tangent, has_aux=True)

@@ -1,0 +1,46 @@
+"""What joins results to the layers above them: pictures, and the zoo's systems when a file names one."""
+
+import inspect
+import json
+from typing import Any
+
+from dalembert import zoo
+from dalembert.model import System
+from dalembert.simulate import Trajectory
+from dalembert.simulate.storage import load as load_arrays
+from dalembert.simulate.trajectory import views
+
+
+def _plots(trajectory: Trajectory) -> Any:
+    from dalembert.view import Plots  # matplotlib takes half a second to import
+
+    return Plots(trajectory)
+
+
+views["plot"] = _plots
+
+
+def _zoo_system(told: dict[str, Any]) -> System | None:
+    """The zoo's system that a file describes; None where it describes another."""
+    module, _, name = told["system"].partition(":")
+    kind = getattr(zoo, name, None)
+    if kind is None or kind.__module__ != module:
+        return None
+    arguments = json.loads(told["parameters"]) | json.loads(told["options"])
+    if "point" in arguments:
+        arguments["coordinates"] = arguments.pop("point")
+    if not set(arguments) <= set(inspect.signature(kind).parameters):
+        return None
+    return kind(**arguments)
+
+
+def load(path: Any, system: System | None = None) -> Trajectory:
+    """Reads a trajectory that `Trajectory.save` wrote (.zarr or .nc).
+
+    A run of a zoo system comes back with its system. For a system of your own pass it as `system`; without
+    it arrays, energy and constraint residual are there, but nothing that needs the functions.
+    """
+    trajectory = load_arrays(path)
+    if system is None:
+        system = _zoo_system(trajectory.stored or {})
+    return trajectory if system is None else load_arrays(path, system)

@@ -1,0 +1,149 @@
+"""Trajectories on disk: Zarr and NetCDF through xarray, with names, units and provenance."""
+
+import json
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from dalembert.methods import method_from_text
+from dalembert.model import System
+from dalembert.simulate.status import Status
+from dalembert.simulate.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    import xarray
+
+ARRAYS = ("q", "v", "v_full")
+FORMAT = 1
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in ("dalembert", "jax", "numpy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def _parameters(system: System) -> dict[str, Any]:
+    leaves = jax.tree_util.tree_leaves_with_path(system)
+    return {jax.tree_util.keystr(path).lstrip("."): np.asarray(leaf).tolist() for path, leaf in leaves}
+
+
+def to_xarray(sol: Trajectory) -> "xarray.Dataset":
+    """A dataset with dimensions time, coordinate and constraint."""
+    import xarray
+
+    if isinstance(sol.q, jax.core.Tracer):
+        raise ValueError("a trajectory inside jax.jit or jax.grad holds no numbers yet; convert it outside")
+    system, stored = sol.system, sol.stored or {}
+    names = list(system.coordinates) if system is not None else stored["coordinates"]
+    units = list(system.units) if system is not None else stored["units"]
+    pairs = {name: (("time", "coordinate"), np.asarray(getattr(sol, name))) for name in ARRAYS}
+    coords: dict[str, Any] = {"time": np.asarray(sol.t), "coordinate": np.asarray(names, dtype=str)}
+    if units:
+        coords["unit"] = ("coordinate", np.asarray(units, dtype=str))
+    data = xarray.Dataset(
+        {
+            **pairs,
+            "multipliers": (("time", "constraint"), np.asarray(sol.multipliers)),
+            "energy": ("time", sol.energy()),
+            "energy_full": ("time", sol.energy(full=True)),
+            "constraint_residual": ("time", sol.constraint_residual()),
+        },
+        coords=coords,
+    )
+    long_names = {
+        "q": "configuration",
+        "v": "velocity, on the constraint",
+        "v_full": "the method's own velocity",
+        "multipliers": "Lagrange multipliers: d/dt dL/dv - dL/dq = A(q)^T lam",
+        "energy": "total energy of v",
+        "energy_full": "total energy of v_full",
+        "constraint_residual": "largest entry of A(q) v",
+    }
+    for name, text in long_names.items():
+        data[name].attrs["long_name"] = text
+    if system is not None:
+        static = {k: v for k, v in vars(system).items() if isinstance(v, str)}
+        told = {
+            "system": f"{type(system).__module__}:{type(system).__qualname__}",
+            "parameters": json.dumps(_parameters(system)),
+            "options": json.dumps(static),
+        }
+    else:
+        told = {key: stored[key] for key in ("system", "parameters", "options")}
+    data.attrs = {
+        "format": FORMAT,
+        **told,
+        "method": sol.method.spelling if sol.method is not None else stored["method"],
+        "step": float(sol.h),
+        "save_every": sol.save_every,
+        "steps": int(sol.steps),
+        "residual": float(sol.residual),
+        "status": Status.from_code(int(sol.code)).name,
+        "versions": json.dumps(_versions()),
+    }
+    return data
+
+
+def save(sol: Trajectory, path: Any) -> None:
+    """Writes to PATH.zarr (a folder) or PATH.nc (NetCDF 4); an existing result is replaced."""
+    path = Path(path)
+    data = to_xarray(sol)
+    if path.suffix == ".zarr":
+        # Zarr 2, because text arrays have no settled form in Zarr 3 yet.
+        data.to_zarr(path, mode="w", zarr_format=2, consolidated=True)
+    elif path.suffix == ".nc":
+        data.to_netcdf(path, mode="w", engine="h5netcdf")
+    else:
+        raise ValueError(f"save knows the suffixes .zarr and .nc (NetCDF), got {path.name!r}")
+
+
+def load(path: Any, system: System | None = None) -> Trajectory:
+    """Reads what `save` wrote. Give the system to compute further with it."""
+    import xarray
+
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"no trajectory at {path}")
+    if path.suffix not in (".zarr", ".nc"):
+        raise ValueError(f"load knows the suffixes .zarr and .nc (NetCDF), got {path.name!r}")
+    opened = xarray.open_zarr(path) if path.suffix == ".zarr" else xarray.open_dataset(path, engine="h5netcdf")
+    with opened as data:
+        data.load()
+    told = data.attrs
+    if told.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a trajectory of this version: its format is {told.get('format')!r}")
+    try:
+        method = method_from_text(told["method"])
+    except ValueError:
+        method = None
+    stored = {
+        "coordinates": data.coordinate.values.tolist(),
+        "units": data.unit.values.tolist() if "unit" in data.coords else [],
+        **{key: told[key] for key in ("system", "parameters", "options", "method", "versions")},
+        **{key: data[key].values for key in ("energy", "energy_full", "constraint_residual")},
+    }
+    if system is not None and list(system.coordinates) != stored["coordinates"]:
+        raise ValueError(
+            f"{path} has the coordinates {stored['coordinates']}, but the system given has {system.coordinates}"
+        )
+    return Trajectory(
+        data.time.values,
+        *(data[name].values for name in ARRAYS),
+        data.multipliers.values,
+        np.asarray(Status[told["status"]].code),
+        np.asarray(int(told["steps"])),
+        np.asarray(float(told["residual"])),
+        system,
+        method,
+        np.asarray(float(told["step"])),
+        int(told["save_every"]),
+        stored,
+    )

@@ -1,0 +1,145 @@
+"""The result of a run."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.methods import Method
+from dalembert.model import System, acceleration, annihilator, total_energy
+from dalembert.simulate.status import Status
+
+if TYPE_CHECKING:
+    import xarray
+
+# Filled by the package itself, so that this layer needs to know nothing about pictures.
+views: dict[str, Callable[["Trajectory"], Any]] = {}
+
+
+@jax.jit
+def _energies(system: System, q, v):
+    return jax.vmap(lambda q, v: total_energy(system, q, v))(q, v)
+
+
+@jax.jit
+def _residuals(system: System, q, v):
+    def residual(q, v):
+        return jnp.max(jnp.abs(jnp.sum(annihilator(system, q) * v, axis=-1)), initial=0.0)
+
+    return jax.vmap(residual)(q, v)
+
+
+@jax.jit
+def _multipliers(system: System, q, v):
+    return jax.vmap(lambda q, v: acceleration(system, q, v)[1])(q, v)
+
+
+class Trajectory(eqx.Module):
+    """Times, states and multipliers of a run, and what they say about energy and constraints.
+
+    Row 0 is the start. `v` satisfies the constraint; `v_full` is the method's own velocity, which differs
+    for methods that live on all of TQ. Multipliers follow d/dt dL/dv - dL/dq = A(q)^T lam.
+    """
+
+    t: Any
+    """(K,) times."""
+    q: Any
+    """(K, n) configurations."""
+    v: Any
+    """(K, n) velocities, which satisfy the constraint."""
+    v_full: Any
+    """(K, n) the method's own velocities."""
+    lam: Any
+    """(K, m) the method's multipliers; None where they are those of the exact motion."""
+    code: Any
+    steps: Any
+    """How many steps succeeded."""
+    residual: Any
+    """Size of the last correction of the last step's Newton solve, relative to the velocity."""
+    system: System | None
+    method: Method | None
+    h: Any
+    save_every: int = eqx.field(static=True)
+    stored: dict[str, Any] | None = None
+    """What a file told of a run whose system is not at hand."""
+
+    @property
+    def multipliers(self) -> Any:
+        """(K, m) multipliers of the one-forms."""
+        if self.lam is not None:
+            return self.lam
+        if self.system is None:
+            return self._stored("multipliers")
+        return self._plain(_multipliers(self.system, self.q, self.v))
+
+    @property
+    def status(self) -> Any:
+        """How the run ended (inside other JAX code: its number, zero for success)."""
+        if isinstance(self.code, jax.core.Tracer) or np.ndim(self.code):
+            return self.code
+        return Status.from_code(int(self.code))
+
+    @property
+    def message(self) -> str:
+        """How the run ended, in words, with step, time, residual and what to try."""
+        if self.status is Status.OK:
+            return self.status.value
+        last = f"{int(self.steps):,} steps, t = {float(self.t[-1]):.6g}"
+        if self.status is Status.INTERRUPTED:
+            return f"{self.status.value} after {last}; what was computed is kept"
+        where = ", ".join(f"{x:.6g}" for x in np.asarray(self.q[-1]))
+        remedy = {
+            Status.NOT_SOLVED: "try a smaller h, or another method",
+            Status.NOT_FINITE: "the potential, the metric or the constraints may be undefined or singular just "
+            "ahead (a rank drop of the one-forms shows like this); look there, or try a smaller h",
+        }[self.status]
+        return (
+            f"step {int(self.steps) + 1:,} from t = {float(self.t[-1]):.6g} failed: {self.status.value} "
+            f"(residual {float(self.residual):.2g}, h = {float(self.h):g}). Last good state after {last}: "
+            f"q = ({where}); it is the last row. Remedy: {remedy}"
+        )
+
+    def energy(self, full: bool = False) -> Any:
+        """(K,) total energy of v, or with `full=True` of the method's own velocity."""
+        if self.system is None:
+            return self._stored("energy_full" if full else "energy")
+        return self._plain(_energies(self.system, self.q, self.v_full if full else self.v))
+
+    def constraint_residual(self) -> Any:
+        """(K,) the largest entry of A(q) v."""
+        if self.system is None:
+            return self._stored("constraint_residual")
+        return self._plain(_residuals(self.system, self.q, self.v))
+
+    def _stored(self, name: str) -> Any:
+        if not self.stored or name not in self.stored:
+            raise ValueError(f"{name} needs the system, which this trajectory was loaded without; load(..., system=)")
+        return self.stored[name]
+
+    def _plain(self, x: Any) -> Any:
+        return np.asarray(x) if isinstance(self.q, np.ndarray) else x
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """The trajectory as an xarray dataset with named coordinates, units and provenance."""
+        from dalembert.simulate.storage import to_xarray
+
+        return to_xarray(self)
+
+    def save(self, path: Any) -> None:
+        """Writes the trajectory to a .zarr folder or a .nc (NetCDF) file, by the suffix of `path`."""
+        from dalembert.simulate.storage import save
+
+        save(self, path)
+
+    @property
+    def plot(self) -> Any:
+        """Pictures: `plot.energy()`, `plot.path()`."""
+        return views["plot"](self)
+
+    def __repr__(self) -> str:
+        name = type(self.system).__name__ if self.system is not None else "a stored system"
+        by = self.method.spelling if self.method is not None else "a stored method"
+        return f"<Trajectory of {name} by {by}: {len(self.t)} rows, h = {self.h}, {self.status}>"

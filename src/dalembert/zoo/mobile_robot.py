@@ -1,0 +1,15 @@
+"""The mobile robot with a potential on its heading."""
+
+import jax.numpy as jnp
+
+from dalembert.zoo.rolling_disk import RollingDisk
+
+
+class MobileRobot(RollingDisk):
+    """The rolling disk whose heading moves in the potential sin(xi) [modin2020]."""
+
+    def potential(self, q):
+        return jnp.sin(q[3])
+
+    def starts(self):
+        return {"default": self._rolling(heading=0.3, speed=1.2, turning=0.7)}

@@ -1,0 +1,35 @@
+"""The vertical rolling disk."""
+
+import jax.numpy as jnp
+
+from dalembert.model import System
+
+
+class RollingDisk(System):
+    """A disk that rolls upright: contact point (x1, x2), rolling angle x3, heading xi, all masses 1.
+
+    Constraints x1' + cos(xi) x3' = 0, x2' + sin(xi) x3' = 0 [modin2020]; no potential, so it rolls on a
+    circle.
+    """
+
+    coordinates = ("x1", "x2", "x3", "xi")
+    angles = ("x3", "xi")
+    step = 0.1
+
+    def metric(self, q):
+        return jnp.eye(4)
+
+    def potential(self, q):
+        return jnp.zeros(())
+
+    def constraints(self, q):
+        c, s = jnp.cos(q[3]), jnp.sin(q[3])
+        return jnp.array([[1.0, 0.0, c, 0.0], [0.0, 1.0, s, 0.0]])
+
+    def starts(self):
+        return {"default": self._rolling(heading=0.3, speed=1.2, turning=1.0)}
+
+    def _rolling(self, heading, speed, turning):
+        """A start at the origin that rolls with the given speed along k = (-cos, -sin, 1)/sqrt(2)."""
+        k = jnp.array([-jnp.cos(heading), -jnp.sin(heading), 1.0]) / jnp.sqrt(2.0)
+        return [0.0, 0.0, 0.0, heading], [*(speed * k), turning]

@@ -1,0 +1,59 @@
+"""The snakeboard."""
+
+from typing import Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from dalembert.model import System
+
+CONVENTIONS = ("relative", "absolute")
+
+
+class Snakeboard(System):
+    """A board with heading theta, a rotor psi and wheel axles turned by +phi and -phi.
+
+    L = m (x'^2 + y'^2)/2 + (J + 2 J1) theta'^2/2 + J0 psi'^2/2 + J1 phi'^2; the board moves along its
+    heading with x', y', theta' in the ratio r cos(theta) cos(phi), r sin(theta) cos(phi), -sin(phi)
+    [ferraro2008]. convention="absolute" measures phi from a fixed direction, as the preprint does: the
+    distribution is the same with phi - theta for phi, the Lagrangian is not, so it is another system.
+    Erratum: the printed one-forms are dependent at cos(phi) = 0, where D is regular; these are not.
+    """
+
+    coordinates = ("x", "y", "theta", "psi", "phi")
+    units = ("m", "m", "rad", "rad", "rad")
+    angles = ("theta", "psi", "phi")
+    step = 0.1
+    mass: float = 1.0
+    board: float = 1.0
+    rotor: float = 0.5
+    wheel: float = 0.25
+    radius: float = 1.0
+    convention: Literal["relative", "absolute"] = eqx.field(default="relative", static=True)
+
+    def __check_init__(self):
+        if self.convention not in CONVENTIONS:
+            raise ValueError(
+                f"Snakeboard has no convention {self.convention!r}; choose one of: {', '.join(CONVENTIONS)}"
+            )
+
+    def lagrangian(self, q, v):
+        x, y, theta, psi, phi = v
+        turning = (self.board + 2 * self.wheel) * theta**2 + self.rotor * psi**2 + 2 * self.wheel * phi**2
+        return 0.5 * (self.mass * (x**2 + y**2) + turning)
+
+    def _along(self, q):
+        """cos(phi) r and -sin(phi), with phi relative to the board."""
+        phi = q[4] if self.convention == "relative" else q[4] - q[2]
+        return self.radius * jnp.cos(phi), -jnp.sin(phi)
+
+    def constraints(self, q):
+        s, c = jnp.sin(q[2]), jnp.cos(q[2])
+        forward, turning = self._along(q)
+        return jnp.array([[s, -c, 0.0, 0.0, 0.0], [-turning * c, -turning * s, forward, 0.0, 0.0]])
+
+    def starts(self):
+        q0 = jnp.array([0.0, 0.0, 0.2, 0.0, 0.4])
+        forward, turning = self._along(q0)
+        along = jnp.array([forward * jnp.cos(q0[2]), forward * jnp.sin(q0[2]), turning])
+        return {"default": (q0, [*(0.7 * along), 0.9, 1.0])}
