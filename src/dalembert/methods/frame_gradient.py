@@ -24,21 +24,15 @@ def _transport(system: System, q: Array, b: Array) -> Array:
     return matmul(x, inverse_square_root(_gram(system, q, x)))
 
 
-def _turning(system: System, q: Array, b: Array, w: Array) -> Array:
-    """S(q, w) w, S_ba = sum_d c^d_ab w_d, from the brackets of the frame field that extends b from q.
+def _turning(system: System, q: Array, b: Array, v: Array) -> Array:
+    """S(q, w) w for v = B w, where S_ba = sum_d g([X_a, X_b], X_d) w_d: half B^T (grad (v.M v) - (D_v M) v).
 
-    With v = B w: (S w)_b = (M v) . (D X_b [v] - D(B w)[X_b]). Near q, where N = 1, N^(-1/2) = (3 - N)/2.
+    For a frame extended from q by projection and polar factor, the projector's derivative drops out of the
+    brackets' components along D (P DP P = 0), and only the metric's remains; for a constant metric S = 0.
     """
-    v = matvec(b, w)
-    momentum = matvec(system.metric(q), v)
-
-    def paired(x):
-        columns = project(system, x, b)
-        near = 1.5 * jnp.eye(b.shape[1], dtype=b.dtype) - 0.5 * _gram(system, x, columns)
-        return matvec(matmul(columns, near).T, momentum)
-
-    slopes = jax.jacfwd(paired)(q)
-    return matvec(slopes, v) - matvec(b.T, matvec(slopes.T, w))
+    _, along = jax.jvp(lambda x: matvec(system.metric(x), v), (q,), (v,))
+    across = jax.grad(lambda x: jnp.sum(v * matvec(system.metric(x), v)))(q)
+    return 0.5 * matvec(b.T, across - along)
 
 
 class FrameMemory(NamedTuple):
@@ -106,7 +100,7 @@ class FrameGradient(Method):
             covector = -derivative(system.potential, q0, q0 + h * u, mass)
             if system.gives("forces"):
                 covector = covector + system.forces(qb, matvec(b, wb))
-            return u - matvec(b, w0 + 0.5 * h * (_turning(system, qb, b, wb) + matvec(b.T, covector)))
+            return u - matvec(b, w0 + 0.5 * h * (_turning(system, qb, b, matvec(b, wb)) + matvec(b.T, covector)))
 
         def slope():
             """The stiff part of the Jacobian: 1 + (h^2/4) B B^T V''."""

@@ -13,6 +13,7 @@ from jax import Array
 
 from dalembert.model.geometry import annihilator
 from dalembert.model.system import System, as_arrays
+from dalembert.numerics import compiled
 
 FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "forces")
 
@@ -107,7 +108,7 @@ class Survey(NamedTuple):
     """Kinetic energy, potential and Lagrangian at random velocities."""
 
 
-@jax.jit
+@compiled
 def _survey(system: System, q: Array, v: Array, around: Array, velocities: Array) -> Survey:
     def given(q):
         arguments = {"lagrangian": (q, v), "forces": (q, v)}

@@ -28,6 +28,9 @@ class System(eqx.Module):
     angles: ClassVar[tuple[str, ...]] = ()
     """Coordinates of period 2 pi: runs keep them near zero inside, so that long rotations stay accurate."""
 
+    step: ClassVar[float | None] = None
+    """A step size to start with, which the command line uses."""
+
     def lagrangian(self, q: Array, v: Array) -> Array:
         """Kinetic minus potential energy."""
         return 0.5 * jnp.sum(v * jnp.sum(self.metric(q) * v, axis=-1)) - self.potential(q)

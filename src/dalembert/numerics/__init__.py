@@ -1,5 +1,6 @@
 """Small dense linear algebra, Newton's method and quadrature, written for sizes below about ten."""
 
+from dalembert.numerics.compiled import compiled
 from dalembert.numerics.linear import (
     inverse_square_root,
     matmul,
@@ -12,6 +13,7 @@ from dalembert.numerics.newton import NewtonInfo, newton
 
 __all__ = [
     "NewtonInfo",
+    "compiled",
     "inverse_square_root",
     "matmul",
     "matvec",

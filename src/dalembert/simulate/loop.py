@@ -9,6 +9,7 @@ from jax import Array, lax
 
 from dalembert.methods import Method, State
 from dalembert.model import System, project
+from dalembert.numerics import compiled
 from dalembert.simulate.status import Status
 
 CAPACITY = 8192
@@ -37,7 +38,7 @@ class Rows(NamedTuple):
     """None where they are those of the exact motion, which the trajectory computes when asked."""
 
 
-@jax.jit
+@compiled
 def begin(system: System, method: Method, q0: Array, v0: Array, h: Array) -> tuple[Carry, Rows]:
     """The loop before its first step, and the row of the start."""
     state = State(q0, v0)
@@ -73,7 +74,7 @@ def advance(system: System, method: Method, carry: Carry, h: Array) -> Carry:
     return Carry(state, memory, turns, carry.step + 1, code, report.residual.astype(carry.residual.dtype))
 
 
-@jax.jit
+@compiled
 def run_chunk(
     system: System, method: Method, carry: Carry, h: Array, save_every: Array, count: Array
 ) -> tuple[Carry, Rows, Array]:

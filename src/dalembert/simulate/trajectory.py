@@ -10,6 +10,7 @@ import numpy as np
 
 from dalembert.methods import Method
 from dalembert.model import System, acceleration, annihilator, total_energy
+from dalembert.numerics import compiled
 from dalembert.simulate.status import Status
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 views: dict[str, Callable[["Trajectory"], Any]] = {}
 
 
-@jax.jit
+@compiled
 def _energies(system: System, q, v):
     return jax.vmap(lambda q, v: total_energy(system, q, v))(q, v)
 
 
-@jax.jit
+@compiled
 def _residuals(system: System, q, v):
     def residual(q, v):
         return jnp.max(jnp.abs(jnp.sum(annihilator(system, q) * v, axis=-1)), initial=0.0)
@@ -32,7 +33,7 @@ def _residuals(system: System, q, v):
     return jax.vmap(residual)(q, v)
 
 
-@jax.jit
+@compiled
 def _multipliers(system: System, q, v):
     return jax.vmap(lambda q, v: acceleration(system, q, v)[1])(q, v)
 

@@ -1,1 +1,5 @@
-"""Pictures."""
+"""Pictures of trajectories, by matplotlib."""
+
+from dalembert.view.plots import Plots, compare_energies
+
+__all__ = ["Plots", "compare_energies"]

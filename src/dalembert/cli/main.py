@@ -1,0 +1,100 @@
+"""dalembert list, dalembert run."""
+
+import sys
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+
+from dalembert.cli.names import method_named, system_named, zoo_systems
+
+app = App(
+    name="dalembert",
+    help="Geometric integrators for nonholonomic mechanics.",
+    help_format="plaintext",
+    version_flags=["--version"],
+)
+# Tables keep a readable width when the output goes to a file.
+console = Console(width=None if sys.stdout.isatty() else 110)
+
+
+@app.command(name="list")
+def list_all() -> None:
+    """The systems of the zoo and the methods, with what they take."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from dalembert.cli.names import parameters_of
+    from dalembert.methods import METHODS
+
+    systems = Table("system", "parameters", "starts", "what it is", title="Systems", title_justify="left")
+    for name, kind in zoo_systems().items():
+        first = (kind.__doc__ or "").partition("\n")[0]
+        row = (name, "\n".join(parameters_of(kind)), "\n".join(kind().starts()), first)
+        systems.add_row(*map(escape, row))
+    console.print(systems)
+    methods = Table("method", "option after a colon", "what it is", title="Methods", title_justify="left")
+    for name, (_, options, line) in METHODS.items():
+        methods.add_row(name, options, line)
+    console.print(methods)
+    console.print("frame@4, dla01@6, dd:average@8: symmetric compositions of order 4, 6 and 8.")
+
+
+@app.command
+def run(
+    system: str,
+    /,
+    *,
+    method: str = "frame",
+    h: float | None = None,
+    steps: int = 10_000,
+    param: Annotated[list[str] | None, Parameter(name="--param", consume_multiple=False, negative="")] = None,
+    start: str | None = None,
+    save_every: int | None = None,
+    out: str | None = None,
+    plot: str | None = None,
+) -> None:
+    """Run a method on a system and say what was conserved.
+
+    Parameters
+    ----------
+    system
+        A system of the zoo, such as PendulumCVT, or your own as module:Class.
+    method
+        A method, such as frame, leapfrog, dla:0.5, dd:average, frame@4.
+    h
+        The step size; the system's own by default.
+    steps
+        The number of steps.
+    param
+        A parameter as name=value; may be given several times.
+    start
+        A start state of the system, by name.
+    save_every
+        Keep every K-th state; by default so that about 10,000 are kept.
+    out
+        Write the trajectory to this .zarr folder or .nc file.
+    plot
+        Write a picture of path and energy error to this .png, .svg or .pdf file.
+    """
+    from dalembert.cli.run import run_and_report
+
+    made = system_named(system, param or [])
+    run_and_report(console, made, method_named(method), h, steps, start, save_every, out, plot)
+
+
+def main() -> None:
+    """The entry point: user mistakes become one clear line, not a traceback."""
+    from dalembert.simulate import SimulationError
+
+    try:
+        app()
+    except (ValueError, FileNotFoundError, SimulationError) as error:
+        stderr = Console(stderr=True)
+        stderr.print("error:", style="bold red", end=" ")
+        stderr.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

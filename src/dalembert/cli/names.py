@@ -1,0 +1,81 @@
+"""Systems and methods from what a user types."""
+
+import difflib
+import importlib
+import inspect
+import os
+import sys
+from typing import Any
+
+from dalembert import zoo
+from dalembert.methods import METHODS, Method, method_from_text
+from dalembert.model import System
+
+
+def zoo_systems() -> dict[str, type[System]]:
+    """The systems of the zoo by name."""
+    return {name: getattr(zoo, name) for name in zoo.__all__}
+
+
+def parameters_of(kind: type[System]) -> list[str]:
+    """The parameters a system takes, as name=default."""
+    signature = inspect.signature(kind).parameters.values()
+    return [f"{p.name}={p.default}" for p in signature if p.default is not None]
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def _wrong(what: str, name: str, choices: list[str]) -> ValueError:
+    near = difflib.get_close_matches(name, choices, 1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return ValueError(f"no {what} {name!r}.{hint} Choose one of: {', '.join(choices)}")
+
+
+def _kind_named(name: str) -> type[System]:
+    if ":" in name:
+        module_name, _, attribute = name.partition(":")
+        sys.path.insert(0, os.getcwd())
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            raise ValueError(f"no module {module_name!r} here or installed ({error})") from None
+        kind = getattr(module, attribute, None)
+        if not (inspect.isclass(kind) and issubclass(kind, System)):
+            raise ValueError(f"{name} is not a subclass of dalembert.System")
+        return kind
+    systems = {_plain(key): kind for key, kind in zoo_systems().items()}
+    if _plain(name) not in systems:
+        raise _wrong("system", name, list(zoo_systems()))
+    return systems[_plain(name)]
+
+
+def _value(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def system_named(name: str, parameters: list[str]) -> System:
+    """The system of the zoo (or module:Class) with parameters given as name=value."""
+    kind = _kind_named(name)
+    known = list(inspect.signature(kind).parameters)
+    given: dict[str, Any] = {}
+    for item in parameters:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise ValueError(f"--param takes name=value, got {item!r}")
+        if key not in known:
+            raise _wrong(f"parameter of {kind.__name__}", key, known or ["(it has none)"])
+        given[key] = _value(value)
+    return kind(**given)
+
+
+def method_named(text: str) -> Method:
+    """The method spelled as on the command line; a wrong name lists the choices."""
+    name = text.partition("@")[0].partition(":")[0]
+    if name not in METHODS:
+        raise _wrong("method", name, list(METHODS))
+    return method_from_text(text)

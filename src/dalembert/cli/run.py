@@ -1,0 +1,109 @@
+"""One run from the command line, and the table of what it kept."""
+
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from dalembert.methods import Method
+from dalembert.model import System
+from dalembert.simulate import SimulationError, Status, Trajectory, simulate
+
+FIGURES = (".png", ".svg", ".pdf")
+
+
+def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
+    """What was conserved and how well: quantity, value at the start, largest deviation."""
+    rows = []
+    kinds = [("energy", False)]
+    if not np.array_equal(sol.v, sol.v_full):
+        kinds.append(("energy of the method's own velocity", True))
+    for name, full in kinds:
+        energy = sol.energy(full=full)
+        change = np.max(np.abs(energy - energy[0]))
+        relative = f" ({change / abs(energy[0]):.1e} relative)" if energy[0] else ""
+        rows.append((name, f"{energy[0]:.10g}", f"{change:.1e}{relative}"))
+    if np.shape(sol.multipliers)[1]:
+        rows.append(("constraint A(q) v", "0", f"{np.max(sol.constraint_residual()):.1e}"))
+    return rows
+
+
+def report(console: Console, sol: Trajectory) -> None:
+    """Prints the table."""
+    table = Table("quantity", "start", "largest deviation", title_justify="left")
+    name = type(sol.system).__name__
+    spelling = sol.method.spelling if sol.method is not None else ""
+    table.title = f"{name} by {spelling}, h = {float(sol.h):.6g}, {int(sol.steps):,} steps to t = {sol.t[-1]:.6g}"
+    for row in conserved(sol):
+        table.add_row(*row)
+    console.print(table)
+
+
+def figure(sol: Trajectory, path: Path) -> None:
+    """Writes path and energy error side by side."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    fig, (left, right) = plt.subplots(
+        1, 2, figsize=(10.5, 4.2), layout="constrained", width_ratios=(1, 1.25)
+    )
+    sol.plot.path(ax=left)
+    sol.plot.energy(ax=right)
+    fig.savefig(path, dpi=150)
+    plt.close(fig)
+
+
+def run_and_report(
+    console: Console,
+    system: System,
+    method: Method,
+    h: float | None,
+    steps: int,
+    start: str | None,
+    save_every: int | None,
+    out: str | None,
+    plot: str | None,
+) -> None:
+    """Runs, prints the table, writes the files asked for; a run cut short still leaves both."""
+    _check_paths(out, plot)
+    if h is None:
+        h = system.step
+    if h is None:
+        raise ValueError(f"{type(system).__name__} recommends no step size; give --h")
+    failure = None
+    try:
+        sol = simulate(
+            system,
+            method,
+            *system.start(start),
+            h=h,
+            steps=steps,
+            save_every=save_every or max(1, steps // 10_000),
+            progress=True,
+        )
+    except SimulationError as error:
+        failure, sol = error, error.trajectory
+    report(console, sol)
+    if out is not None:
+        sol.save(out)
+        console.print(f"wrote {out} ({len(sol.t):,} rows)", highlight=False)
+    if plot is not None:
+        figure(sol, Path(plot))
+        console.print(f"wrote {plot}", highlight=False)
+    if failure is not None:
+        raise failure
+    if sol.status is Status.INTERRUPTED:
+        raise SystemExit(130)
+
+
+def _check_paths(out: str | None, plot: str | None) -> None:
+    for option, path, suffixes in (("--out", out, (".zarr", ".nc")), ("--plot", plot, FIGURES)):
+        if path is None:
+            continue
+        if Path(path).suffix not in suffixes:
+            raise ValueError(f"{option} takes a file ending in {' or '.join(suffixes)}, got {path!r}")
+        if not Path(path).resolve().parent.is_dir():
+            raise ValueError(f"{option}: the folder of {path!r} does not exist; make it first")

@@ -1,0 +1,75 @@
+"""Every method on every problem against the transcription of its unreduced equations."""
+
+import numpy as np
+import pytest
+
+import dalembert as da
+from equations.problems import PROBLEMS
+from equations.transcription import continuous_acceleration, run
+from systems import SUITE, make
+
+METHODS = {
+    "dla:0.5": da.DLA(0.5),
+    "dla:0.4": da.DLA(0.4),
+    "dla:0": da.DLA(0.0),
+    "dla:1": da.DLA(1.0),
+    "dla01": da.DLA01(),
+    "leapfrog-momentum": da.LeapFrog("momentum"),
+    "leapfrog-half-kick": da.LeapFrog("half-kick"),
+    "dd:gonzalez": da.DiscreteGradient("gonzalez"),
+    "dd:average": da.DiscreteGradient("average"),
+    "dd:itoh-abe": da.DiscreteGradient("itoh-abe"),
+    "frame": da.FrameGradient(),
+    "frame@4": da.Composition(da.FrameGradient(), 4),
+    "dla01@4": da.Composition(da.DLA01(), 4),
+}
+# Beyond the suite: any metric, any constraints.
+EXTRAS = {
+    "massive": list(METHODS),
+    "sleigh-cm": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
+    "sleigh-contact": ["frame"],
+    "sleigh-potential": ["frame", "frame@4"],
+    "snakeboard-relative": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
+    "snakeboard-absolute": ["dla:0.5", "dla01", "leapfrog-half-kick", "frame"],
+}
+CASES = [(p, m) for p in SUITE for m in METHODS] + [(p, m) for p, ms in EXTRAS.items() for m in ms]
+
+
+@pytest.mark.parametrize(("problem", "method"), CASES)
+def test_states_after_10_and_100_steps(problem, method):
+    system, q0, v0, h = make(problem)
+    told = PROBLEMS[problem]
+    np.testing.assert_allclose(q0, told.q0, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(v0, told.v0, rtol=0, atol=1e-15)
+    assert h == pytest.approx(told.h, rel=1e-15)
+
+    expected = run(told, method, 100)
+    found = da.simulate(system, METHODS[method], q0, v0, h=h, steps=100)
+    for k in (10, 100):
+        for name in ("q", "v", "v_full"):
+            x, y = getattr(found, name)[k], expected[name][k]
+            size = np.maximum(1, np.abs(y))
+            if method == "dla:1" and problem.startswith("knife"):
+                size = np.max(size)  # exponentially unstable: rounding grows with the whole state
+            # Rounding of 100 steps of two different programs.
+            assert np.max(np.abs(x - y) / size) < 1e-12, (name, k)
+
+
+@pytest.mark.parametrize("method", ["dla:0.5", "dla:0.4", "dla01", "leapfrog-half-kick", "dd:gonzalez"])
+@pytest.mark.parametrize("problem", ["cvt-rot-0.5", "robot", "massive", "snakeboard-relative"])
+def test_multipliers_of_each_step(problem, method):
+    system, q0, v0, h = make(problem)
+    expected = run(PROBLEMS[problem], method, 20)["lam"]
+    found = da.simulate(system, METHODS[method], q0, v0, h=h, steps=20).multipliers
+    # A multiplier is a difference of velocities divided by h: rounding times 1/h.
+    np.testing.assert_allclose(found[1:], expected, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("problem", ["cvt-rot-0.5", "knife-0.1", "disk", "sleigh-potential", "snakeboard-absolute"])
+def test_multipliers_of_the_exact_motion(problem):
+    """Row 0 of every method on D, and every row of FrameGradient, is the multiplier at the state."""
+    system, q0, v0, h = make(problem)
+    found = da.simulate(system, da.FrameGradient(), q0, v0, h=h, steps=5)
+    for q, v, lam in zip(found.q, found.v, found.multipliers, strict=True):
+        expected = continuous_acceleration(PROBLEMS[problem], q, v)[1]
+        np.testing.assert_allclose(lam, expected, rtol=1e-12, atol=1e-13)
