@@ -71,7 +71,7 @@ def figure(results: dict[str, dict[str, Trajectory]], path: Path) -> None:
     for ax, (title, runs) in zip(axes, results.items(), strict=True):
         compare_energies(runs, ax)
         ax.set_title(title + ": energy error of the method's own velocity", loc="left", fontsize=10)
-        ax.set_ylim(1e-17, 10)
+        ax.set_ylim(1e-17, 1e3)
     fig.savefig(path, dpi=130)
     plt.close(fig)
 

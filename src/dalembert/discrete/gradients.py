@@ -58,7 +58,7 @@ def average(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
 def gonzalez(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
     """grad V at the midpoint, corrected along the step: g + M d (V1 - V0 - g.d)/(d.M d), d = q1 - q0.
 
-    Equations: Gonzalez, with the mass matrix as the inner product (the identity in the papers), which
+    Equations: [gonzalez1996], with the mass matrix as the inner product (the identity in the papers), which
     makes the result independent of the choice of linear coordinates.
     """
     step = q1 - q0
@@ -92,7 +92,7 @@ def _increments(potential: Potential, q0: Array, q1: Array) -> Array:
 
 
 def itoh_abe(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
-    """The coordinate-increment gradient, made symmetric: the mean of both directions of the path."""
+    """The coordinate-increment gradient [itoh1988], made symmetric: the mean of both directions."""
     del metric
     return 0.5 * (_increments(potential, q0, q1) + _increments(potential, q1, q0))
 

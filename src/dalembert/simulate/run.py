@@ -45,6 +45,7 @@ def simulate(
     and h. Only shapes are checked there, failure never raises, and `status` is a number.
     """
     _check_numbers(h, steps, save_every, t0)
+    steps, save_every = int(steps), int(save_every)
     check_system(system)
     if not isinstance(method, Method):
         raise ValueError(f"expected a method such as FrameGradient(), got {method!r}")

@@ -31,9 +31,12 @@ def _axes(ax: Axes | None, size: tuple[float, float] = (7.0, 3.6)) -> Axes:
     return ax
 
 
-def colour(spelling: str) -> str | None:
-    """The colour of a method, by the first part of its spelling."""
-    return COLOURS.get(spelling.partition("@")[0].partition(":")[0])
+def method_style(spelling: str) -> dict[str, Any]:
+    """Colour by family; dashed for compositions, dotted for variants that are not the usual one."""
+    body, composed, _ = spelling.partition("@")
+    family, _, option = body.partition(":")
+    usual = option in ("", "0.5", "half-kick", "momentum")
+    return {"color": COLOURS.get(family), "ls": "--" if composed else "-" if usual else ":", "label": spelling}
 
 
 def _label(trajectory: Trajectory) -> str:
@@ -75,7 +78,7 @@ class Plots:
         energy = np.asarray(sol.energy(full=full))
         scale = abs(energy[0]) or 1.0
         error = np.abs(energy - energy[0]) / scale
-        style = {"color": colour(_label(sol)), "lw": 1.2, "label": _label(sol)} | style
+        style = {"lw": 1.3, **method_style(_label(sol)), **style}
         ax.semilogy(*_envelope(np.asarray(sol.t[1:]), np.maximum(error[1:], FLOOR)), **style)
         ax.set(xlabel="t", ylabel="|E - E(0)| / |E(0)|" if energy[0] else "|E - E(0)|")
         ax.set_title(f"energy error, {_system(sol)}, h = {float(sol.h):.4g}", loc="left")
@@ -95,7 +98,7 @@ class Plots:
         xs, ys = sol.q[:, names.index(x)], sol.q[:, names.index(y)]
         # Long paths are drawn thin, so that their texture stays visible.
         width = float(np.clip(1.2 * (400 / len(xs)) ** 0.5, 0.15, 1.2))
-        style = {"color": colour(_label(sol)), "lw": width, "label": _label(sol)} | style
+        style = {"lw": width, **method_style(_label(sol)), **style}
         ax.plot(xs, ys, **style)
         ax.plot(xs[:1], ys[:1], "o", ms=6, color="black", zorder=3)
         ax.set(xlabel=x, ylabel=y)
@@ -108,6 +111,6 @@ def compare_energies(runs: Mapping[str, Trajectory], ax: Axes | None = None, ful
     """The energy errors of several runs in one picture, labelled by their keys."""
     ax = _axes(ax)
     for name, run in runs.items():
-        run.plot.energy(ax=ax, full=full, label=name, ls="--" if "@" in name else "-")
+        run.plot.energy(ax=ax, full=full, label=name)
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
     return ax

@@ -1,0 +1,99 @@
+"""Small dense linear algebra against NumPy, its derivatives, and matrices that need care."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dalembert.numerics import inverse_square_root, matmul, matvec, null_space, solve, solve_spd
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(3)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 5, 8])
+def test_solve(n, random):
+    a = random.normal(size=(n, n)) + 3 * np.eye(n)
+    b = random.normal(size=n)
+    many = random.normal(size=(n, 4))
+    # Rounding times a condition number of at most a hundred.
+    np.testing.assert_allclose(solve(jnp.asarray(a), jnp.asarray(b)), np.linalg.solve(a, b), atol=1e-13)
+    np.testing.assert_allclose(solve(jnp.asarray(a), jnp.asarray(many)), np.linalg.solve(a, many), atol=1e-13)
+    spd = a @ a.T
+    np.testing.assert_allclose(solve_spd(jnp.asarray(spd), jnp.asarray(b)), np.linalg.solve(spd, b), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "a",
+    [
+        [[0.0, 1.0], [1.0, 0.0]],
+        [[1e-18, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 2.0]],
+        [[1.0, 2.0, 3.0], [2.0, 4.0, 1.0], [0.0, 1.0, 1.0]],
+        [[0.0, 0.0, 2.0], [0.0, 3.0, 1.0], [1.0, 0.0, 0.0]],
+    ],
+)
+def test_zero_pivots_are_pivoted_away(a):
+    a = np.array(a)
+    b = np.arange(1.0, len(a) + 1)
+    np.testing.assert_allclose(solve(jnp.asarray(a), jnp.asarray(b)), np.linalg.solve(a, b), rtol=1e-14)
+    batched = jax.vmap(solve)(jnp.stack([a, np.eye(len(a))]), jnp.stack([b, b]))
+    np.testing.assert_allclose(batched[0], np.linalg.solve(a, b), rtol=1e-14)
+    np.testing.assert_allclose(batched[1], b)
+
+
+def test_singular_matrices_are_not_solved():
+    a = jnp.array([[1.0, 2.0], [2.0, 4.0]])
+    assert not np.all(np.isfinite(solve(a, jnp.ones(2))))
+    assert np.all(np.isnan(solve_spd(a, jnp.ones(2))))
+    assert not np.any(np.isfinite(solve_spd(jnp.diag(jnp.array([1.0, -1.0])), jnp.ones(2))))
+
+
+@pytest.mark.parametrize("which", [solve, solve_spd])
+def test_derivatives_of_solves(which, random):
+    a = random.normal(size=(3, 3))
+    a = jnp.asarray(a @ a.T + np.eye(3))
+    b = jnp.asarray(random.normal(size=3))
+
+    def plain(a, b):
+        return jnp.sum(jnp.sin(jnp.linalg.solve(a, b)))
+
+    def ours(a, b):
+        return jnp.sum(jnp.sin(which(a, b)))
+
+    for derivative in (jax.grad, jax.jacfwd, lambda f, argnums: jax.jacfwd(jax.grad(f, argnums), argnums)):
+        for argnums in (0, 1):
+            x, y = (derivative(f, argnums=argnums)(a, b) for f in (ours, plain))
+            np.testing.assert_allclose(x, y, atol=1e-12)
+
+
+@pytest.mark.parametrize(("k", "n"), [(1, 2), (1, 3), (2, 4), (2, 5), (3, 5), (4, 5)])
+def test_null_space(k, n, random):
+    a = random.normal(size=(k, n))
+    basis = np.asarray(jax.jit(null_space)(jnp.asarray(a)))
+    assert basis.shape == (n, n - k)
+    assert np.max(np.abs(a @ basis)) < 1e-13
+    assert np.linalg.matrix_rank(basis) == n - k
+
+
+def test_null_space_where_leading_entries_vanish():
+    a = jnp.array([[0.0, 0.0, 1.0, 2.0], [0.0, 3.0, 0.0, 1.0]])
+    basis = np.asarray(null_space(a))
+    assert np.max(np.abs(a @ basis)) < 1e-15
+    assert np.linalg.matrix_rank(basis) == 2
+
+
+@pytest.mark.parametrize("r", [1, 2, 3, 4])
+def test_inverse_square_root(r, random):
+    e = random.normal(size=(r, r))
+    a = np.eye(r) + 0.3 * (e + e.T) / np.linalg.norm(e + e.T)
+    z = np.asarray(inverse_square_root(jnp.asarray(a)))
+    np.testing.assert_allclose(z @ a @ z, np.eye(r), atol=1e-14)
+    np.testing.assert_allclose(z, z.T, atol=1e-14)
+
+
+def test_products(random):
+    a, b, x = random.normal(size=(2, 3)), random.normal(size=(3, 4)), random.normal(size=3)
+    np.testing.assert_allclose(matvec(jnp.asarray(a), jnp.asarray(x)), a @ x, rtol=1e-14)
+    np.testing.assert_allclose(matmul(jnp.asarray(a), jnp.asarray(b)), a @ b, rtol=1e-14)

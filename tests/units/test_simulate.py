@@ -1,0 +1,264 @@
+"""The time loop: chunks, saving, failure, interruption, recompilation, memory."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dalembert as da
+from dalembert.simulate import loop, run
+
+CVT = da.zoo.PendulumCVT(eps=0.5)
+START = CVT.start("rotating")
+
+
+def test_rows_and_times():
+    sol = da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=10, save_every=3, t0=2.0)
+    np.testing.assert_allclose(sol.t, [2.0, 2.3, 2.6, 2.9, 3.0])  # the last state is always there
+    assert sol.q.shape == sol.v.shape == sol.v_full.shape == (5, 3)
+    assert sol.multipliers.shape == (5, 1)
+    np.testing.assert_array_equal(sol.q[0], START[0])
+    np.testing.assert_array_equal(sol.v[0], START[1])
+    every = da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=10)
+    np.testing.assert_array_equal(sol.q, every.q[[0, 3, 6, 9, 10]])
+    assert sol.status is da.Status.OK
+    assert "Trajectory of PendulumCVT by leapfrog" in repr(sol)
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_shortest_runs(steps):
+    sol = da.simulate(CVT, da.DLA01(), *START, h=0.1, steps=steps)
+    assert len(sol.t) == steps + 1
+    assert sol.status is da.Status.OK
+
+
+@pytest.mark.parametrize("method", [da.LeapFrog(), da.FrameGradient(), da.DiscreteGradient()])
+@pytest.mark.parametrize("save_every", [1, 7, 1000])
+def test_chunks_are_bit_identical_to_one_loop(method, save_every, monkeypatch):
+    steps = 5003
+    whole = da.simulate(CVT, method, *START, h=0.1, steps=steps, save_every=save_every)
+    monkeypatch.setattr(run, "CHUNK_SECONDS", 1e-9)  # chunks of 64 steps
+    pieces = da.simulate(CVT, method, *START, h=0.1, steps=steps, save_every=save_every)
+    # One call for everything: what a single compiled loop gives.
+    system, method = (run.as_arrays(x) for x in (CVT, method))
+    carry, _ = loop.begin(system, method, *START, jnp.asarray(0.1))
+    carry, _, _ = loop.run_chunk(system, method, carry, jnp.asarray(0.1), np.int64(steps), np.int64(steps))
+    for name in ("q", "v", "v_full", "multipliers"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))
+    turns = 2 * np.pi * np.asarray(carry.turns)
+    np.testing.assert_array_equal(np.asarray(carry.state.q) + turns, whole.q[-1])
+
+
+def test_more_rows_than_a_chunk_holds():
+    steps = 2 * loop.CAPACITY + 17
+    sol = da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=steps)
+    assert len(sol.t) == steps + 1
+    assert np.all(np.diff(sol.t) > 0)
+    some = da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=steps, save_every=steps)
+    np.testing.assert_array_equal(sol.q[-1], some.q[-1])
+
+
+def falling(limit):
+    """Free fall into a region where the potential is undefined."""
+    return da.system(
+        coordinates=("x", "y"),
+        metric=lambda q: jnp.eye(2),
+        potential=lambda q: jnp.where(q[1] > limit, q[1], jnp.nan),
+        constraints=lambda q: jnp.array([[1.0, 0.0]]),
+    )
+
+
+@pytest.mark.parametrize("method", [da.LeapFrog(), da.DLA(0.5), da.DiscreteGradient(), da.FrameGradient(), da.DLA01()])
+def test_nan_in_the_middle_of_a_run(method):
+    arguments = (falling(-1.0), method, [0.0, 0.0], [0.0, 0.0])
+    with pytest.raises(da.SimulationError) as caught:
+        da.simulate(*arguments, h=0.01, steps=10_000, save_every=10)
+    error = caught.value
+    # Free fall reaches -1 at t = sqrt(2); the last good state is within two steps of that.
+    assert error.status in (da.Status.NOT_FINITE, da.Status.NOT_SOLVED)
+    assert error.time == pytest.approx(np.sqrt(2), abs=0.025)
+    assert error.step == pytest.approx(141, abs=2)
+    text = str(error)
+    assert f"step {error.step:,} from t = " in text
+    assert "residual" in text
+    assert "Remedy" in text
+    kept = error.trajectory
+    assert np.all(np.isfinite(kept.q))
+    assert kept.t[-1] == pytest.approx((error.step - 1) * 0.01)
+    np.testing.assert_allclose(kept.q[:, 1], -(kept.t**2) / 2, atol=1e-2)
+
+    quiet = da.simulate(*arguments, h=0.01, steps=10_000, save_every=10, throw=False)
+    assert quiet.status is error.status
+    np.testing.assert_array_equal(quiet.q, kept.q)
+    assert quiet.message == text
+
+
+def test_newton_failing_is_reported():
+    stiff = da.system(coordinates=("x",), metric=lambda q: jnp.eye(1), potential=lambda q: -1e3 * jnp.cosh(3 * q[0]))
+    sol = da.simulate(stiff, da.DiscreteGradient(), [1.0], [0.0], h=1.0, steps=5, throw=False)
+    assert sol.status in (da.Status.NOT_SOLVED, da.Status.NOT_FINITE)
+    assert int(sol.steps) < 5
+    assert len(sol.t) == int(sol.steps) + 1
+
+
+def test_rank_drop_in_a_run_is_not_stepped_over():
+    """One-forms that become dependent exactly where the run passes."""
+    system = da.system(
+        coordinates=("x", "y", "z"),
+        metric=lambda q: jnp.eye(3),
+        constraints=lambda q: jnp.array([[0.0, 1.0, 0.0], [0.0, 1.0, q[0]]]),
+    )
+    sol = da.simulate(system, da.LeapFrog(), [-1.0, 0.0, 0.0], [1.0, 0.0, 0.0], h=0.25, steps=10, throw=False)
+    assert sol.status is da.Status.NOT_FINITE
+    assert sol.q[-1, 0] == -0.25
+    assert "rank drop" in sol.message
+
+
+def counting(counter):
+    class Counted(da.System):
+        coordinates = ("x1", "x2", "xi")
+        mass: float = 1.0
+        eps: float = 0.0
+
+        def metric(self, q):
+            return self.mass * jnp.eye(3)
+
+        def potential(self, q):
+            counter.append(1)
+            return 0.5 * jnp.sum(q**2) + self.eps * jnp.cos(q[2])
+
+        def constraints(self, q):
+            return jnp.array([[1.0, jnp.sin(q[2]), 0.0]])
+
+    return Counted
+
+
+@pytest.mark.parametrize("method", [da.LeapFrog(), da.DLA(0.5), da.FrameGradient(), da.Composition(da.DLA01(), 4)])
+def test_new_numbers_do_not_recompile(method):
+    counter = []
+    kind = counting(counter)
+    q0, v0 = [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]
+    da.simulate(kind(), method, q0, v0, h=0.1, steps=20).energy()
+    da.simulate(kind(), method, q0, v0, h=0.1, steps=9000).energy()  # a second chunk
+    traces = len(counter)
+    assert traces > 0
+
+    def untraced(**change):
+        arguments = {"q0": q0, "v0": v0, "h": 0.1, "steps": 20} | change
+        da.simulate(arguments.pop("system", kind()), arguments.pop("method", method), **arguments)
+        return len(counter) - traces
+
+    assert untraced(h=0.05) <= 6  # one evaluation of shapes, which compiles nothing
+    shapes = len(counter) - traces
+    for change in (
+        {"h": np.float64(0.07)},
+        {"steps": 333},
+        {"save_every": 5},
+        {"t0": 3.0},
+        {"q0": np.array([0.3, 0.2, 0.0])},
+        {"system": kind(mass=2, eps=0.3)},
+        {"system": kind(mass=np.array(1.5))},
+    ):
+        before = len(counter)
+        untraced(**change)
+        assert len(counter) - before <= shapes, change
+
+
+def test_alpha_is_a_number_like_any_other():
+    counter = []
+    kind = counting(counter)
+    for alpha in (0.5, 0.4):
+        before = len(counter)
+        da.simulate(kind(), da.DLA(alpha), [1.0, 1.0, 0.0], [0.0, 0.0, 1.0], h=0.1, steps=20)
+        spent = len(counter) - before
+    assert spent <= 2
+
+
+def test_progress_function_and_lines(capsys):
+    seen = []
+    da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=5000, progress=lambda done, all: seen.append((done, all)))
+    assert seen[-1] == (5000, 5000)
+    assert all(a < b for (a, _), (b, _) in zip(seen[:-1], seen[1:], strict=True))
+    da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=50, progress=True)
+    assert "50 of 50 steps" in capsys.readouterr().err
+
+
+SCRIPT = """
+    import sys, warnings
+    import dalembert as da
+    s = da.zoo.PendulumCVT(eps=0.5)
+    def tell(done, total):
+        if done > 20_000:
+            print("running", flush=True)
+    sol = da.simulate(s, da.LeapFrog(), *s.start(), h=0.1, steps=10**12, save_every=1000, progress=tell)
+    print(sol.status.name, int(sol.steps), len(sol.t), sol.t[-1], flush=True)
+"""
+
+
+def test_ctrl_c_returns_what_was_computed():
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "running\n"
+    child.send_signal(signal.SIGINT)
+    sent = time.monotonic()
+    out, err = child.communicate(timeout=60)
+    took = time.monotonic() - sent
+    assert child.returncode == 0, err
+    name, steps, rows, t = out.splitlines()[-1].split()
+    assert name == "INTERRUPTED"
+    assert int(steps) > 20_000
+    assert int(rows) >= int(steps) // 1000 + 1
+    assert float(t) == pytest.approx(0.1 * int(steps))
+    assert "what was computed is kept" in err
+    # Not a timing: a bound far above the promised second, for a machine that does other things too.
+    assert took < 20
+
+
+def test_memory_does_not_grow_with_steps():
+    """The largest memory after ten times as many steps is the same, when few rows are saved."""
+    code = textwrap.dedent(
+        """
+        import resource
+        import dalembert as da
+        s = da.zoo.PendulumCVT(eps=0.5)
+        peaks = []
+        for steps in (200_000, 200_000, 2_000_000):
+            da.simulate(s, da.LeapFrog(), *s.start(), h=0.1, steps=steps, save_every=steps // 10)
+            peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        print(peaks[2] - peaks[1])
+        """
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    assert int(out.stdout) < 4096  # kilobytes; every state of the last run would be 290,000
+
+
+def test_long_rotations_stay_accurate():
+    """Angles are kept near zero inside: the driver's energy of a fast rotation does not decay with its angle."""
+    system = da.zoo.PendulumCVT()
+    q0, v0 = np.array([1.0, 1.0, 0.0]), np.array([0.0, 0.0, 60.0])
+    sol = da.simulate(system, da.FrameGradient(), q0, v0, h=0.05, steps=100_000, save_every=1000)
+    assert sol.q[-1, 2] > 2e5
+    energy = sol.energy()
+    # The rows themselves hold angles of 3e5, known to 3e-11; without wrapping the error would accumulate.
+    assert np.max(np.abs(energy / energy[0] - 1)) < 1e-12
+    assert np.max(sol.constraint_residual()) < 1e-14
+
+
+def test_works_inside_other_jax_code():
+    run_once = jax.jit(lambda eps: da.simulate(da.zoo.PendulumCVT(eps), da.LeapFrog(), *START, h=0.1, steps=50))
+    sol = run_once(0.5)
+    plain = da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=50)
+    np.testing.assert_allclose(sol.q, plain.q, atol=1e-12)
+    np.testing.assert_allclose(sol.energy(), plain.energy(), atol=1e-12)
+    assert sol.status is da.Status.OK
+    many = jax.vmap(lambda x: da.simulate(CVT, da.LeapFrog(), START[0] * x, START[1] * x, h=0.1, steps=5).q[-1])
+    assert many(jnp.array([1.0, 0.9])).shape == (2, 3)
