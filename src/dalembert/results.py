@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from dalembert import zoo
-from dalembert.model import System
+from dalembert.model import System, check_system
 from dalembert.simulate import Trajectory
 from dalembert.simulate.storage import load as load_arrays
 from dalembert.simulate.trajectory import views
@@ -40,6 +40,8 @@ def load(path: Any, system: System | None = None) -> Trajectory:
     A run of a zoo system comes back with its system. For a system of your own pass it as `system`; without
     it arrays, energy and constraint residual are there, but nothing that needs the functions.
     """
+    if system is not None:
+        check_system(system)
     trajectory = load_arrays(path)
     if system is None:
         system = _zoo_system(trajectory.stored or {})

@@ -47,7 +47,7 @@ def run(
     *,
     method: str = "frame",
     h: float | None = None,
-    steps: int = 10_000,
+    steps: float = 10_000,
     param: Annotated[list[str] | None, Parameter(name="--param", consume_multiple=False, negative="")] = None,
     start: str | None = None,
     save_every: int | None = None,
@@ -65,7 +65,7 @@ def run(
     h
         The step size; the system's own by default.
     steps
-        The number of steps.
+        The number of steps, such as 30000 or 1e6.
     param
         A parameter as name=value; may be given several times.
     start
@@ -79,8 +79,10 @@ def run(
     """
     from dalembert.cli.run import run_and_report
 
+    if steps != int(steps):
+        raise ValueError(f"--steps takes a whole number, got {steps}")
     made = system_named(system, param or [])
-    run_and_report(console, made, method_named(method), h, steps, start, save_every, out, plot)
+    run_and_report(console, made, method_named(method), h, int(steps), start, save_every, out, plot)
 
 
 def main() -> None:

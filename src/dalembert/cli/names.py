@@ -40,7 +40,10 @@ def _kind_named(name: str) -> type[System]:
         try:
             module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
-            raise ValueError(f"no module {module_name!r} here or installed ({error})") from None
+            hint = "; leave out .py" if module_name.endswith(".py") else ""
+            raise ValueError(f"cannot import {module_name!r} ({error}){hint}") from None
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{module_name!r} is not the name of a module ({error})") from None
         kind = getattr(module, attribute, None)
         if not (inspect.isclass(kind) and issubclass(kind, System)):
             raise ValueError(f"{name} is not a subclass of dalembert.System")
@@ -70,6 +73,17 @@ def system_named(name: str, parameters: list[str]) -> System:
         if key not in known:
             raise _wrong(f"parameter of {kind.__name__}", key, known or ["(it has none)"])
         given[key] = _value(value)
+    missing = [
+        name
+        for name, p in inspect.signature(kind).parameters.items()
+        if p.default is inspect.Parameter.empty and name not in given
+    ]
+    if missing:
+        raise ValueError(f"{kind.__name__} needs --param {missing[0]}=VALUE")
+    for key, value in given.items():
+        default = inspect.signature(kind).parameters[key].default
+        if isinstance(default, int | float) and isinstance(value, str):
+            raise ValueError(f"--param {key} takes a number, got {value!r}")
     return kind(**given)
 
 

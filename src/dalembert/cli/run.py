@@ -1,5 +1,6 @@
 """One run from the command line, and the table of what it kept."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,8 @@ def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
 
 def report(console: Console, sol: Trajectory) -> None:
     """Prints the table."""
-    table = Table("quantity", "start", "largest deviation", title_justify="left")
+    rows = f"largest deviation in {len(sol.t):,} rows"
+    table = Table("quantity", "start", rows, title_justify="left")
     name = type(sol.system).__name__
     spelling = sol.method.spelling if sol.method is not None else ""
     table.title = f"{name} by {spelling}, h = {float(sol.h):.6g}, {int(sol.steps):,} steps to t = {sol.t[-1]:.6g}"
@@ -50,7 +52,11 @@ def figure(sol: Trajectory, path: Path) -> None:
     fig, (left, right) = plt.subplots(
         1, 2, figsize=(10.5, 4.2), layout="constrained", width_ratios=(1, 1.25)
     )
-    sol.plot.path(ax=left)
+    if len(sol.q[0]) > 1:
+        sol.plot.path(ax=left)
+    else:
+        left.plot(sol.t, sol.q[:, 0], lw=0.8)
+        left.set(xlabel="t", ylabel="q")
     sol.plot.energy(ax=right)
     fig.savefig(path, dpi=150)
     plt.close(fig)
@@ -74,6 +80,7 @@ def run_and_report(
     if h is None:
         raise ValueError(f"{type(system).__name__} recommends no step size; give --h")
     failure = None
+    warnings.simplefilter("ignore", UserWarning)  # an interruption is told below
     try:
         sol = simulate(
             system,
@@ -81,7 +88,7 @@ def run_and_report(
             *system.start(start),
             h=h,
             steps=steps,
-            save_every=save_every or max(1, steps // 10_000),
+            save_every=max(1, steps // 10_000) if save_every is None else save_every,
             progress=True,
         )
     except SimulationError as error:
@@ -96,6 +103,7 @@ def run_and_report(
     if failure is not None:
         raise failure
     if sol.status is Status.INTERRUPTED:
+        console.print(sol.message, highlight=False)
         raise SystemExit(130)
 
 
@@ -107,3 +115,5 @@ def _check_paths(out: str | None, plot: str | None) -> None:
             raise ValueError(f"{option} takes a file ending in {' or '.join(suffixes)}, got {path!r}")
         if not Path(path).resolve().parent.is_dir():
             raise ValueError(f"{option}: the folder of {path!r} does not exist; make it first")
+        if Path(path).exists() and Path(path).is_dir() != path.endswith(".zarr"):
+            raise ValueError(f"{option}: {path!r} exists and is not such a file; choose another name")

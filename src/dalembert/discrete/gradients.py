@@ -1,7 +1,7 @@
 """Discrete gradients: DV(q0, q1) with DV . (q1 - q0) = V(q1) - V(q0), symmetric in its two points.
 
 Differences of V are never divided by small steps. A difference is first written as the average of a
-derivative along the segment (five Gauss points), which has no cancellation; what that quadrature misses
+derivative along the segment (Lobatto's six points), which has no cancellation; what that quadrature misses
 is added from the values of V, and only where the quadrature is not already exact to rounding. So energy
 is kept to rounding for any potential, large steps included, and nothing blows up as the step shrinks.
 """
@@ -17,11 +17,13 @@ from dalembert.numerics import matvec
 
 Potential = Callable[[Array], Array]
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
-_NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
-# The rule on the outer and middle points alone, exact to degree three: an error estimate for the other.
-_ENDS = float((_NODES[0] - 0.5) ** 2)
-_COARSE = np.array([1 / (24 * _ENDS), 0, 1 - 1 / (12 * _ENDS), 0, 1 / (24 * _ENDS)])
+# Lobatto's rule with six points, exact to degree nine. It contains the ends, so a kink near one is seen.
+_A, _B = np.sqrt(1 / 3 - 2 / 21 * np.sqrt(7)), np.sqrt(1 / 3 + 2 / 21 * np.sqrt(7))
+_NODES = (np.array([-1, -_B, -_A, _A, _B, 1]) + 1) / 2
+_WEIGHTS = np.array([2, 14 - np.sqrt(7), 14 + np.sqrt(7), 14 + np.sqrt(7), 14 - np.sqrt(7), 2]) / 60
+# The rule on the ends and the inner points alone, exact to degree three: an error estimate for the other.
+_END = (1 / 3 - _A**2) / (1 - _A**2) / 2
+_COARSE = np.array([_END, 0, 0.5 - _END, 0.5 - _END, 0, _END])
 
 
 def _average(derivative: Callable[[Array], Array], q0: Array, q1: Array) -> tuple[Array, Array]:

@@ -1,5 +1,6 @@
 """What an integrator is: a value with `init`, `step`, `output`, and what it says of itself."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.model import Survey, System, is_constant_metric, is_mechanical
-from dalembert.numerics import NewtonInfo
+from dalembert.numerics import newton
 
 
 class State(NamedTuple):
@@ -28,11 +29,6 @@ class Report(NamedTuple):
     def explicit(cls) -> "Report":
         """The report of a step that solves no equation."""
         return cls(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.ones((), bool))
-
-    @classmethod
-    def of(cls, info: NewtonInfo) -> "Report":
-        """The report of a step that made one Newton solve."""
-        return cls(info.residual, info.iterations, info.converged)
 
 
 class Claims(NamedTuple):
@@ -100,17 +96,33 @@ class Method(eqx.Module):
                 f"{name} is defined for a constant mass matrix, but the mass matrix of {type(system).__name__} "
                 "depends on q. Use FrameGradient() or Reference(), or coordinates in which it is constant"
             )
+        self.check_forces(system)
+
+    def check_forces(self, system: System) -> None:
+        """The part of `check` that needs no values, and so holds inside other JAX code too."""
         if not self.takes_forces and system.gives("forces"):
+            name = type(self).__name__
             raise ValueError(
                 f"{name} is defined without non-conservative forces, but {type(system).__name__} gives "
                 "forces(q, v). Use FrameGradient() or Reference()"
             )
 
 
-def velocity_scale(*terms: Array) -> Array:
-    """The natural size of a velocity: the largest entry of the terms it is made of (never zero)."""
-    sizes = [jnp.max(jnp.abs(term)) for term in terms]
-    largest = sizes[0]
-    for size in sizes[1:]:
-        largest = jnp.maximum(largest, size)
-    return largest + jnp.finfo(largest.dtype).tiny
+def solve_velocity(
+    equations: Callable[[Array], Array],
+    guess: Array,
+    state: State,
+    h: Array,
+    kick: Array,
+    slope: Callable[[], Array] | None = None,
+) -> tuple[Array, Report]:
+    """Newton's method for a velocity near `guess`, started at `state` under the velocity change `kick`.
+
+    Its natural size is that of v and of the kick. Positions are known to eps |q|, so velocities below
+    eps |q|/h are not resolved: near rest the iteration may end there.
+    """
+    resolved = jnp.finfo(guess.dtype).eps * jnp.max(jnp.abs(state.q)) / jnp.abs(h)
+    size = jnp.maximum(jnp.max(jnp.abs(state.v)), jnp.max(jnp.abs(kick)))
+    scale = size + resolved + jnp.finfo(guess.dtype).tiny
+    x, info = newton(equations, guess, scale, slope, noise=64 * resolved)
+    return x, Report(info.residual, info.iterations, info.converged)

@@ -59,7 +59,9 @@ class Composition(Method):
     force: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self):
-        if self.order not in FRACTIONS:
+        if not isinstance(self.method, Method):
+            raise ValueError(f"Composition needs a method such as FrameGradient(), got {self.method!r}")
+        if not isinstance(self.order, int) or self.order not in FRACTIONS:
             raise ValueError(f"Composition has orders {', '.join(map(str, FRACTIONS))}; got {self.order!r}")
         reason = self.method.composable()
         if reason is not None and not self.force:
@@ -89,6 +91,9 @@ class Composition(Method):
 
     def check(self, system: System, survey: Survey) -> None:
         self.method.check(system, survey)
+
+    def check_forces(self, system: System) -> None:
+        self.method.check_forces(system)
 
     @property
     def spelling(self) -> str:

@@ -6,9 +6,9 @@ import equinox as eqx
 from jax import Array
 
 from dalembert.discrete import GRADIENTS
-from dalembert.methods.base import Claims, Method, Report, State, velocity_scale
+from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.model import System, acceleration, multipliers, potential_gradient, project
-from dalembert.numerics import newton, solve_spd
+from dalembert.numerics import solve_spd
 
 
 class TangentMemory(NamedTuple):
@@ -55,10 +55,10 @@ class DiscreteGradient(Method):
             return ub - project(system, q0 + 0.5 * h * ub, unconstrained(ub))
 
         kick = 0.5 * h * solve_spd(mass, potential_gradient(system, q0))
-        ub, info = newton(equations, u0 - kick, velocity_scale(u0, kick))
+        ub, report = solve_velocity(equations, u0 - kick, State(q0, u0), h, kick)
         q1, u1 = q0 + h * ub, 2 * ub - u0
         lam = multipliers(system, q0 + 0.5 * h * ub, (ub - unconstrained(ub)) * (2 / h))
-        return State(q1, project(system, q1, u1)), TangentMemory(u1, lam), Report.of(info)
+        return State(q1, project(system, q1, u1)), TangentMemory(u1, lam), report
 
     def output(self, system: System, state: State, memory: TangentMemory, h: Array) -> tuple[Array, Array]:
         return memory.u, memory.lam

@@ -3,12 +3,13 @@
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
+import jax
+import numpy as np
 from jax import Array
 
-from dalembert.methods.base import Claims, Method, Report, State, velocity_scale
+from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.model import System, acceleration, multipliers, oblique_projection, potential_gradient
-from dalembert.numerics import newton, solve_spd
+from dalembert.numerics import solve_spd
 
 
 class _LagrangeDAlembert(Method):
@@ -33,8 +34,10 @@ class DLA(_LagrangeDAlembert):
     alpha: float = eqx.field(default=0.5)
 
     def __check_init__(self):
-        if not isinstance(self.alpha, Array) and not 0 <= self.alpha <= 1:
-            raise ValueError(f"DLA needs alpha between 0 and 1, got {self.alpha}")
+        if isinstance(self.alpha, jax.core.Tracer):
+            return
+        if not isinstance(self.alpha, int | float | Array | np.ndarray) or not 0 <= self.alpha <= 1:
+            raise ValueError(f"DLA needs alpha between 0 and 1, got {self.alpha!r}")
 
     def step(self, system: System, state: State, memory: Any, h: Array):
         (q0, v0), a = state, self.alpha
@@ -49,10 +52,10 @@ class DLA(_LagrangeDAlembert):
             q1 = qm + a * h * v1
             return v1 - oblique_projection(system, q1, qm, unconstrained(q1))
 
-        v1, info = newton(equations, v0, velocity_scale(v0, kick))
+        v1, report = solve_velocity(equations, v0, state, h, kick - v0)
         q1 = qm + a * h * v1
         lam = multipliers(system, qm, (v1 - unconstrained(q1)) / h)
-        return State(q1, v1), lam, Report.of(info)
+        return State(q1, v1), lam, report
 
     def claims(self, system: System) -> Claims:
         middle = self.alpha == 0.5
@@ -66,7 +69,7 @@ class DLA(_LagrangeDAlembert):
 
     @property
     def spelling(self) -> str:
-        return f"dla:{float(self.alpha):g}"
+        return f"dla:{float(self.alpha)!r}".removesuffix(".0")
 
 
 class DLA01(_LagrangeDAlembert):
@@ -87,9 +90,9 @@ class DLA01(_LagrangeDAlembert):
         def equations(v1):
             return v1 - oblique_projection(system, qm + 0.5 * h * v1, qm, free)
 
-        v1, info = newton(equations, v0, velocity_scale(v0, free))
+        v1, report = solve_velocity(equations, v0, state, h, free - v0)
         lam = multipliers(system, qm, (v1 - free) / h)
-        return State(qm + 0.5 * h * v1, v1), lam, Report.of(info)
+        return State(qm + 0.5 * h * v1, v1), lam, report
 
     def claims(self, system: System) -> Claims:
         return Claims(order=2, energy=False, reversible=True, on_constraint=True)

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete import GRADIENTS
-from dalembert.methods.base import Claims, Method, Report, State, velocity_scale
+from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.methods.discrete_gradient import check_gradient
 from dalembert.model import System, frame_at, potential_gradient, project
-from dalembert.numerics import inverse_square_root, matmul, matvec, newton
+from dalembert.numerics import inverse_square_root, matmul, matvec
 
 
 def _gram(system: System, q: Array, x: Array) -> Array:
@@ -100,13 +100,13 @@ class FrameGradient(Method):
             return jnp.eye(q0.shape[0], dtype=q0.dtype) + 0.25 * h**2 * matmul(b0, along)
 
         kick = 0.5 * h * matvec(b0, matvec(b0.T, potential_gradient(system, q0)))
-        u, info = newton(equations, v0 - kick, velocity_scale(v0, kick), slope)
+        u, report = solve_velocity(equations, v0 - kick, State(q0, v0), h, kick, slope)
         _, b, mass, w0 = middle(u)
         # w1 = 2 wb - w0, written so that rounding in b touches only the increment.
         w1 = w0 + 2 * matvec(b.T, matvec(mass, u - matvec(b, w0)))
         q1 = q0 + h * u
         b1 = _transport(system, q1, b)
-        return State(q1, matvec(b1, w1)), FrameMemory(b1, w1), Report.of(info)
+        return State(q1, matvec(b1, w1)), FrameMemory(b1, w1), report
 
     def claims(self, system: System) -> Claims:
         conservative = not system.gives("forces")

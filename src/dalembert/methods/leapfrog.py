@@ -49,6 +49,10 @@ class LeapFrog(Method):
     def output(self, system: System, state: State, memory: Array, h: Array) -> tuple[Array, Array]:
         return memory, multipliers(system, state.q, (memory - state.v) * (2 / h))
 
+    @property
+    def spelling(self) -> str:
+        return "leapfrog" if self.start == "half-kick" else f"leapfrog:{self.start}"
+
     def claims(self, system: System) -> Claims:
         return Claims(order=2, energy=False, reversible=True, on_constraint=False)
 

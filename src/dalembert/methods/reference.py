@@ -26,8 +26,14 @@ class Reference(Method):
     takes_forces = True
 
     def __check_init__(self):
-        if not (self.rtol > 0 and self.atol > 0):
-            raise ValueError(f"Reference needs positive tolerances, got rtol={self.rtol}, atol={self.atol}")
+        given = (self.rtol, self.atol)
+        if not all(isinstance(x, int | float) and x > 0 for x in given):
+            raise ValueError(f"Reference needs positive tolerances, got rtol={self.rtol!r}, atol={self.atol!r}")
+
+    @property
+    def spelling(self) -> str:
+        usual = (self.rtol, self.atol) == (1e-13, 1e-14)
+        return "reference" if usual else f"reference:{self.rtol!r},{self.atol!r}"
 
     def init(self, system: System, state: State, h: Array) -> Array:
         return jnp.asarray(0.5 * h, state.q.dtype)

@@ -15,7 +15,7 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"expected a number after the colon, as in dla:0.5; got {text!r}") from None
+        raise ValueError(f"expected a number after the colon, as in dla:0.5 or reference:1e-9,1e-9; got {text!r}") from None
 
 
 # Name: (what makes it from the text after the colon, what may stand there, one line about it).
@@ -37,7 +37,11 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
         "average, gonzalez, itoh-abe",
         "frame discrete gradient: exact energy, stays on the constraint, any metric",
     ),
-    "reference": (lambda x: Reference(), "", "adaptive Runge-Kutta of order 8 at tight tolerance"),
+    "reference": (
+        lambda x: Reference(*map(_number, x.split(","))) if x else Reference(),
+        "rtol,atol",
+        "adaptive Runge-Kutta of order 8 at tight tolerance",
+    ),
 }
 
 

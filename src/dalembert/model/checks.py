@@ -19,7 +19,7 @@ FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "force
 
 # Relative size of rounding allowed in identities that should hold exactly (A B = 0, A v = 0, symmetry):
 # user formulas lose a few digits, states typed with ten digits should pass, real mistakes are far above.
-TOLERANCE = 1e-9
+TOLERANCE = 1e-9 if jax.config.jax_enable_x64 else 1e-4  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def check_system(system: System) -> None:
@@ -32,6 +32,9 @@ def check_system(system: System) -> None:
     names = system.coordinates
     if not isinstance(names, tuple) or not names or not all(isinstance(c, str) for c in names):
         raise ValueError(f"{name}: coordinates must be a tuple of names such as ('x', 'theta'), got {names!r}")
+    for what, given in (("units", system.units), ("angles", system.angles)):
+        if not isinstance(given, tuple):
+            raise ValueError(f"{name}: {what} must be a tuple such as ({given!r},), got {given!r}")
     if len(set(names)) != len(names):
         raise ValueError(f"{name}: coordinate names must differ from each other, got {names}")
     if system.units and len(system.units) != len(names):
@@ -50,13 +53,17 @@ def check_system(system: System) -> None:
 
 
 def _shape(system: System, name: str, function: Callable, *arguments: Any) -> tuple[int, ...]:
+    label = f"{type(system).__name__}.{name}"
     try:
         result = jax.eval_shape(function, *arguments)
     except Exception as error:
         error.add_note(f"raised inside {type(system).__name__}.{name}, called with q of shape ({system.dimension},)")
         raise
     if not hasattr(result, "shape"):
-        raise ValueError(f"{type(system).__name__}.{name} must return one array, got {result!r}")
+        kind = type(result).__name__
+        raise ValueError(f"{label} must return one array, got a {kind}; wrap it in jnp.array(...)")
+    if result.dtype.kind != "f":
+        raise ValueError(f"{label} must return real floating-point numbers, got {result.dtype}; write 1.0, not 1")
     return tuple(result.shape)
 
 
@@ -103,9 +110,13 @@ class Survey(NamedTuple):
     given: dict[str, Any]
     turned: dict[str, dict[str, Any]]
     """What the given functions return after a full turn of each angle."""
+    slope: Any
+    """grad V at the start."""
     masses_around: Any
+    products_around: Any
+    """A B where both are given."""
     lagrangian_samples: Any
-    """Kinetic energy, potential and Lagrangian at random velocities."""
+    """Kinetic energy, potential and Lagrangian at random states."""
 
 
 @compiled
@@ -114,21 +125,28 @@ def _survey(system: System, q: Array, v: Array, around: Array, velocities: Array
         arguments = {"lagrangian": (q, v), "forces": (q, v)}
         return {f: getattr(system, f)(*arguments.get(f, (q,))) for f in FUNCTIONS if system.gives(f)}
 
-    def sample(x):
-        return jnp.stack([0.5 * jnp.sum(x * (mass @ x)), potential, system.lagrangian(q, x)])
+    def product(q):
+        if not (system.gives("constraints") and system.gives("frame")):
+            return jnp.zeros(())
+        a, b = system.constraints(q), system.frame(q)
+        return jnp.max(jnp.abs(a @ b)) / (jnp.max(jnp.abs(a)) * jnp.max(jnp.abs(b)))
 
-    mass, potential = system.metric(q), system.potential(q)
+    def sample(q, x):
+        return jnp.stack([0.5 * jnp.sum(x * (system.metric(q) @ x)), system.potential(q), system.lagrangian(q, x)])
+
     one = jnp.eye(system.dimension)
     turned = {c: given(q + 2 * jnp.pi * one[system.coordinates.index(c)]) for c in system.angles}
     return Survey(
-        mass,
-        potential,
+        system.metric(q),
+        system.potential(q),
         system.forces(q, v),
         annihilator(system, q),
         given(q),
         turned,
+        jax.grad(system.potential)(q),
         jax.vmap(system.metric)(around),
-        jax.vmap(sample)(velocities),
+        jax.vmap(product)(around),
+        jax.vmap(sample)(around[: len(velocities)], velocities),
     )
 
 
@@ -149,9 +167,10 @@ def check_start(system: System, q0: Any, v0: Any) -> Survey:
     q, v = values
     # Fixed samples, so that the answer to a question about a system does not vary.
     random = np.random.default_rng(20)
-    survey = _survey(
-        as_arrays(system), q, v, q + random.uniform(-1, 1, (6, n)), random.uniform(-1, 1, (4, n))
-    )
+    reach = np.repeat([1.0, 10.0], 6)[:, None]
+    around = q + reach * random.uniform(-1, 1, (12, n))
+    velocities = (1 + np.max(np.abs(v))) * random.uniform(-1, 1, (6, n))
+    survey = _survey(as_arrays(system), q, v, around, velocities)
     survey = jax.tree.map(np.asarray, survey)
     _check_lagrangian(system, q, survey)
     _check_constraints(system, q, v, survey)
@@ -165,14 +184,18 @@ def _check_lagrangian(system: System, q: np.ndarray, survey: Survey) -> None:
     for what, value in (
         ("the mass matrix", mass),
         ("the potential", survey.potential),
+        ("the gradient of the potential", survey.slope),
         ("the force", survey.forces),
     ):
         if not np.all(np.isfinite(value)):
             raise ValueError(f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}): {value}")
     if np.max(np.abs(mass - mass.T)) > TOLERANCE * np.max(np.abs(mass)):
         raise ValueError(f"{label}: the mass matrix is not symmetric at ({_at(q, system)}):\n{mass}")
+    # Scaled to unit diagonal, so that units as different as kilograms and grams do not look singular.
+    diagonal = np.sqrt(np.abs(np.diag(mass)) + np.finfo(float).tiny)
+    scaled = mass / np.outer(diagonal, diagonal)
     smallest = np.linalg.eigvalsh(mass)[0]
-    if smallest <= 1e-13 * np.max(np.abs(mass)):
+    if np.linalg.eigvalsh(scaled)[0] <= 1e-13 or np.any(np.diag(mass) <= 0):
         raise ValueError(
             f"{label}: the mass matrix must be positive definite; its smallest eigenvalue at "
             f"({_at(q, system)}) is {smallest:.3g}. Check that masses and moments of inertia are positive"
@@ -187,7 +210,10 @@ def _check_constraints(system: System, q: np.ndarray, v: np.ndarray, survey: Sur
         matrix = survey.given[name]
         if not np.all(np.isfinite(matrix)):
             raise ValueError(f"{label}.{name} is NaN or infinite at the start ({_at(q, system)}):\n{matrix}")
-        sizes = np.linalg.svd(matrix, compute_uv=False)
+        # One-forms and vectors of very different length are independent all the same.
+        axis = 1 if name == "constraints" else 0
+        lengths = np.linalg.norm(matrix, axis=axis, keepdims=True)
+        sizes = np.linalg.svd(matrix / np.where(lengths > 0, lengths, 1), compute_uv=False)
         # With a frame beside them the one-forms serve only to name multipliers; the frame decides.
         decides = name == "frame" or not system.gives("frame")
         if decides and sizes.size and sizes[-1] <= 1e-7 * sizes[0]:
@@ -206,6 +232,12 @@ def _check_constraints(system: System, q: np.ndarray, v: np.ndarray, survey: Sur
             raise ValueError(
                 f"{label}: constraints and frame contradict each other at ({_at(q, system)}): "
                 f"A B should vanish but is\n{product}"
+            )
+        elsewhere = survey.products_around[np.isfinite(survey.products_around)]
+        if np.any(elsewhere > TOLERANCE):
+            raise ValueError(
+                f"{label}: constraints and frame agree at the start but contradict each other elsewhere: "
+                f"A B should vanish but is {np.max(elsewhere):.3g} (relative) at a configuration nearby"
             )
     residual = np.abs(a @ v)
     if np.any(residual > TOLERANCE * (np.abs(a) @ np.abs(v) + np.finfo(float).tiny)):
@@ -236,6 +268,7 @@ def is_constant_metric(survey: Survey) -> bool:
 
 def is_mechanical(survey: Survey) -> bool:
     """Whether the Lagrangian is kinetic energy, quadratic in v, minus a potential."""
-    kinetic, potential, value = survey.lagrangian_samples.T
+    samples = survey.lagrangian_samples
+    kinetic, potential, value = samples[np.all(np.isfinite(samples), axis=1)].T
     bound = TOLERANCE * (np.abs(kinetic) + np.abs(potential) + np.abs(value))
     return bool(np.all(np.abs(value - (kinetic - potential)) <= bound))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 T = TypeVar("T")
@@ -117,13 +118,17 @@ def system(
         "frame": frame,
         "forces": forces,
     }
+    if not isinstance(coordinates, tuple | list):
+        raise ValueError(f"coordinates must be a tuple of names such as ('x', 'theta'), got {coordinates!r}")
+    if parameters is not None and not isinstance(parameters, Mapping):
+        raise ValueError(f"parameters must map names to numbers, such as {{'mass': 1.0}}, got {parameters!r}")
     for key, function in given.items():
         if function is not None and not callable(function):
             raise ValueError(f"{key} must be a function, got {type(function).__name__}")
     body: dict[str, Any] = {
         "coordinates": tuple(coordinates),
-        "units": tuple(units),
-        "angles": tuple(angles),
+        "units": tuple(units) if isinstance(units, list) else units,
+        "angles": tuple(angles) if isinstance(angles, list) else angles,
         "__doc__": f"{name}, made by dalembert.system.",
         "__module__": __name__,
     }
@@ -148,7 +153,7 @@ def as_arrays(tree: T) -> T:
     """
 
     def convert(path, leaf):
-        if isinstance(leaf, str) or callable(leaf):
+        if not (isinstance(leaf, jax.core.Tracer) or np.asarray(leaf).dtype.kind in "fiub"):
             field = jax.tree_util.keystr(path).lstrip(".")
             raise ValueError(
                 f"{type(tree).__name__}: the field {field} holds {leaf!r}, not a number; "

@@ -25,12 +25,14 @@ def newton(
     guess: Array,
     scale: Array,
     slope: Callable[[], Array] | None = None,
+    noise: Array | float = 0.0,
 ) -> tuple[Array, NewtonInfo]:
     """The root of `function` near `guess`, and how the iteration ended.
 
     `scale` is the natural size of the unknowns (a number, or one for each); corrections are measured
     against it. The iteration stops when the next correction is predicted below rounding, or when
-    corrections at rounding no longer shrink. With `slope`, which returns an approximate Jacobian, Broyden's
+    corrections at rounding, or below `noise` (an absolute size, what the equations cannot resolve), no
+    longer shrink. With `slope`, which returns an approximate Jacobian, Broyden's
     updates replace exact Jacobians: cheaper where derivatives of the function are long. Derivatives of the
     root come from the implicit function theorem, never from the iteration.
     """
@@ -44,7 +46,7 @@ def newton(
 
     def settled(error, before, count):
         predicted = error * (error / before) ** power
-        stalled = (error > 0.25 * before) & (before < 1e-11)
+        stalled = (error > 0.25 * before) & ((before < 1e-11) | (error * jnp.max(scale) < noise))
         return (error <= 2 * eps) | ((count > 1) & ((predicted <= 0.25 * eps) | stalled))
 
     def iterate(correct, x, memory):
@@ -62,7 +64,8 @@ def newton(
         large = jnp.full((), jnp.finfo(x.dtype).max, x.dtype)
         start = (x, memory, large, large, jnp.zeros((), jnp.int32))
         x, _, error, before, count = lax.while_loop(unfinished, body, start)
-        return x, NewtonInfo(error, count, settled(error, before, count))
+        # As floats: custom_root cannot differentiate beside whole numbers.
+        return x, jnp.stack([error, count.astype(x.dtype), settled(error, before, count).astype(x.dtype)])
 
     def solve_root(f, x):
         def exact(x, memory):
@@ -89,4 +92,6 @@ def newton(
         matrix = jax.vmap(linear, out_axes=1)(jnp.eye(y.shape[0], dtype=y.dtype))
         return solve(matrix, y)
 
-    return lax.custom_root(function, guess, solve_root, solve_tangent, has_aux=True)
+    x, info = lax.custom_root(function, guess, solve_root, solve_tangent, has_aux=True)
+    info = lax.stop_gradient(info)
+    return x, NewtonInfo(info[0], info[1].astype(jnp.int32), info[2] > 0)

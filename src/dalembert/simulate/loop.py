@@ -61,9 +61,10 @@ def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
 
 
 def advance(system: System, method: Method, carry: Carry, h: Array) -> Carry:
-    """One step, whether it succeeds or not; `code` says which."""
+    """One step if it succeeds; else the state as it was, with the code of the failure."""
     state, memory, report = method.step(system, carry.state, carry.memory, h)
     finite = jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.v))
+    finite &= jnp.isfinite(system.potential(state.q))
     code = jnp.where(report.converged, Status.OK.code, Status.NOT_SOLVED.code)
     code = jnp.where(finite, code, Status.NOT_FINITE.code).astype(jnp.int32)
     turns = carry.turns
@@ -71,7 +72,10 @@ def advance(system: System, method: Method, carry: Carry, h: Array) -> Carry:
         is_angle = jnp.array([name in system.angles for name in system.coordinates])
         more = jnp.where(is_angle, jnp.round(state.q / (2 * jnp.pi)), 0.0)
         state, turns = State(state.q - 2 * jnp.pi * more, state.v), turns + more
-    return Carry(state, memory, turns, carry.step + 1, code, report.residual.astype(carry.residual.dtype))
+    residual = report.residual.astype(carry.residual.dtype)
+    new = Carry(state, memory, turns, carry.step + 1, code, residual)
+    kept = jax.tree.map(partial(jnp.where, code == Status.OK.code), new, carry)
+    return kept._replace(code=code, residual=residual)
 
 
 @compiled
@@ -86,10 +90,7 @@ def run_chunk(
     def steps(carry: Carry, todo: Array) -> Carry:
         def attempt(loop):
             carry, done = loop
-            new = advance(system, method, carry, h)
-            good = new.code == Status.OK.code
-            kept = jax.tree.map(partial(jnp.where, good), new, carry)
-            return kept._replace(code=new.code, residual=new.residual), done + 1
+            return advance(system, method, carry, h), done + 1
 
         def going(loop):
             carry, done = loop
@@ -117,14 +118,13 @@ def run_chunk(
 
 
 def scan(system: System, method: Method, q0: Array, v0: Array, h: Array, steps: int, save_every: int):
-    """The same run as one differentiable expression; failure leaves its code and lets NaN through."""
+    """The same run as one differentiable expression; after a failure rows repeat the last good state."""
     carry, start = begin(system, method, q0, v0, h)
 
     @jax.checkpoint
     def step(carry, _):
-        new = advance(system, method, carry, h)
-        failed = carry.code != Status.OK.code
-        return new._replace(code=jnp.where(failed, carry.code, new.code)), None
+        going = carry.code == Status.OK.code
+        return jax.tree.map(partial(jnp.where, going), advance(system, method, carry, h), carry), None
 
     def save(carry, length):
         carry, _ = lax.scan(step, carry, length=length)

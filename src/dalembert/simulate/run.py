@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,18 +42,20 @@ def simulate(
     function is called with (steps done, steps).
 
     Inside jax.grad, jax.jvp, jax.jit and jax.vmap the result is differentiable in the parameters, q0, v0
-    and h. Only shapes are checked there, failure never raises, and `status` is a number.
+    and h. Where values are not known only shapes are checked. Failure never raises there: `status` is a
+    number, and rows after the failure repeat the last good state.
     """
     _check_numbers(h, steps, save_every, t0)
     steps, save_every = int(steps), int(save_every)
     check_system(system)
     if not isinstance(method, Method):
         raise ValueError(f"expected a method such as FrameGradient(), got {method!r}")
-    traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((system, method, q0, v0, h, t0)))
-    if traced:
+    if _is_traced((system, method, q0, v0)):
         _check_shapes(system, q0, v0)
+        method.check_forces(system)
     else:
         method.check(system, check_start(system, q0, v0))
+    traced = _is_traced((system, method, q0, v0, h, t0))
     system, method = as_arrays(system), as_arrays(method)
     q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
     if traced:
@@ -70,45 +72,64 @@ def simulate(
     return solution
 
 
+class _Chunk(NamedTuple):
+    """What one call of the compiled loop gave: its rows, the last state (saved or not), where it ended."""
+
+    rows: Rows
+    last: Rows
+    done: int
+    code: int
+    residual: float
+
+
+def _chunk(rows: Rows, filled: int, carry: Any) -> _Chunk:
+    host = jax.tree.map(lambda x: np.asarray(x)[: filled + 1], rows)
+    saved = jax.tree.map(lambda x: x[:filled].copy(), host)
+    # The row after the saved ones holds the last state, unless the last state was itself saved.
+    last = jax.tree.map(lambda x: x[-1:].copy(), host)
+    return _Chunk(saved, last, int(carry.step), int(carry.code), float(carry.residual))
+
+
 def _run(system, method, start, steps, save_every, progress) -> Trajectory:
     q0, v0, h, t0 = start
-    parts: list[Rows] = []
-    code = None
     carry, first = begin(system, method, q0, v0, h)
-    last, saved, done = first, 0, 0
+    first = jax.tree.map(lambda x: np.asarray(x)[None], first)
+    chunks = [_Chunk(first, first, 0, Status.OK.code, 0.0)]
+    interrupted = False
     with progress_bar(progress, steps, f"{type(system).__name__} by {method.spelling}") as advance:
         try:
-            # The first call compiles, so it says nothing about speed; the second is timed.
-            count, timed = 256, False
-            while done < steps:
-                count = min(count, steps - done, CAPACITY * save_every)
+            count = 64
+            while chunks[-1].done < steps and chunks[-1].code == Status.OK.code:
+                before = chunks[-1].done
+                count = min(count, steps - before, CAPACITY * save_every)
                 began = time.perf_counter()
                 carry, rows, filled = run_chunk(system, method, carry, h, np.int64(save_every), np.int64(count))
-                filled, now, code = int(filled), int(carry.step), int(carry.code)
-                host = jax.tree.map(lambda x: np.asarray(x)[: filled + 1], rows)
-                parts.append(jax.tree.map(lambda x: x[:filled].copy(), host))
-                last = jax.tree.map(lambda x: x[-1], host)
-                if now % save_every == 0 and filled:
-                    last = jax.tree.map(lambda x: x[-1], parts[-1])
-                saved += filled
+                # One append, so that Ctrl-C finds the list either with the whole chunk or without it.
+                chunks.append(_chunk(rows, int(filled), carry))
                 elapsed = time.perf_counter() - began
-                count = 4096 if not timed else max(64, int((now - done) * CHUNK_SECONDS / elapsed))
-                timed, done = True, now
-                advance(done)
-                if code != Status.OK.code:
-                    break
+                advance(chunks[-1].done)
+                # The first call compiles, so it says nothing about speed; growth is bounded, so that a slow
+                # method never gets a chunk that Ctrl-C would have to wait for.
+                if len(chunks) > 2:
+                    fitting = (chunks[-1].done - before) * CHUNK_SECONDS / elapsed
+                    count = max(1, min(int(fitting), 32 * count))
         except KeyboardInterrupt:
-            code = Status.INTERRUPTED.code
-    code = Status.OK.code if code is None else code
-    index = [0, *(save_every * (1 + i) for i in range(saved))]
-    parts = [jax.tree.map(lambda x: np.asarray(x)[None], first), *parts]
-    if index[-1] != done:
-        index.append(done)
-        parts.append(jax.tree.map(lambda x: np.asarray(x)[None], last))
+            interrupted = True
+    end = chunks[-1]
+    code = Status.INTERRUPTED.code if interrupted else end.code
+    index = np.arange(sum(len(chunk.rows.q) for chunk in chunks)) * save_every
+    parts = [chunk.rows for chunk in chunks]
+    if index[-1] != end.done:
+        index = np.append(index, end.done)
+        parts.append(end.last)
     rows = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-    t = float(t0) + np.asarray(index) * float(h)
-    residual = np.asarray(carry.residual)
-    return Trajectory(t, *rows, np.asarray(code), np.asarray(done), residual, system, method, h, save_every)
+    t = float(t0) + index * float(h)
+    steps_done, residual = np.asarray(end.done), np.asarray(end.residual)
+    return Trajectory(t, *rows, np.asarray(code), steps_done, residual, system, method, h, save_every)
+
+
+def _is_traced(tree: Any) -> bool:
+    return any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(tree))
 
 
 def _saved(steps: int, save_every: int) -> np.ndarray:
@@ -119,12 +140,14 @@ def _saved(steps: int, save_every: int) -> np.ndarray:
 
 def _check_numbers(h: Any, steps: Any, save_every: Any, t0: Any) -> None:
     for name, value, least in (("steps", steps, 0), ("save_every", save_every, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or not least <= value < 2**62:
             raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
     for name, value in (("h", h), ("t0", t0)):
         if isinstance(value, jax.core.Tracer):
             continue
-        if np.ndim(value) != 0 or not np.isfinite(value):
+        number = np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiu"
+        if not number or not np.isfinite(value):
             raise ValueError(f"{name} must be one finite number, got {value!r}")
     if not isinstance(h, jax.core.Tracer) and h <= 0:
         raise ValueError(f"h must be positive, got {h!r}; to run backwards reverse the velocity")
@@ -133,5 +156,5 @@ def _check_numbers(h: Any, steps: Any, save_every: Any, t0: Any) -> None:
 def _check_shapes(system: System, q0: Any, v0: Any) -> None:
     n = system.dimension
     for name, x in (("q0", q0), ("v0", v0)):
-        if jnp.shape(x) != (n,):
-            raise ValueError(f"{name} must have shape ({n},), got {jnp.shape(x)}")
+        if np.shape(x) != (n,):
+            raise ValueError(f"{name} must have shape ({n},), got {np.shape(x)}")

@@ -8,7 +8,7 @@ class Status(enum.Enum):
     """How a run ended; the value is the sentence, `code` the number that compiled code uses."""
 
     OK = "the run reached its end"
-    NOT_SOLVED = "the equations of a step were not solved: Newton's method did not converge"
+    NOT_SOLVED = "the equations of a step were not solved: the iteration did not converge"
     NOT_FINITE = "the state became NaN or infinite"
     INTERRUPTED = "the run was interrupted"
 

@@ -42,7 +42,9 @@ class Trajectory(eqx.Module):
     """Times, states and multipliers of a run, and what they say about energy and constraints.
 
     Row 0 is the start. `v` satisfies the constraint; `v_full` is the method's own velocity, which differs
-    for methods that live on all of TQ. Multipliers follow d/dt dL/dv - dL/dq = A(q)^T lam.
+    for methods that live on all of TQ. Multipliers follow d/dt dL/dv - dL/dq = A(q)^T lam. Those of DLA, DLA01
+    and DiscreteGradient are the means over the step that ends at the row; of a system given by a frame alone
+    they refer to one-forms computed from it, which may change from row to row.
     """
 
     t: Any
@@ -72,6 +74,7 @@ class Trajectory(eqx.Module):
         """(K, m) multipliers of the one-forms."""
         if self.lam is not None:
             return self.lam
+        self._check_single()
         if self.system is None:
             return self._stored("multipliers")
         return self._plain(_multipliers(self.system, self.q, self.v))
@@ -105,12 +108,14 @@ class Trajectory(eqx.Module):
 
     def energy(self, full: bool = False) -> Any:
         """(K,) total energy of v, or with `full=True` of the method's own velocity."""
+        self._check_single()
         if self.system is None:
             return self._stored("energy_full" if full else "energy")
         return self._plain(_energies(self.system, self.q, self.v_full if full else self.v))
 
     def constraint_residual(self) -> Any:
         """(K,) the largest entry of A(q) v."""
+        self._check_single()
         if self.system is None:
             return self._stored("constraint_residual")
         return self._plain(_residuals(self.system, self.q, self.v))
@@ -119,6 +124,13 @@ class Trajectory(eqx.Module):
         if not self.stored or name not in self.stored:
             raise ValueError(f"{name} needs the system, which this trajectory was loaded without; load(..., system=)")
         return self.stored[name]
+
+    def _check_single(self) -> None:
+        if np.ndim(self.q) != 2:
+            raise ValueError(
+                f"this trajectory is batched (q has shape {np.shape(self.q)}); map over it: "
+                "jax.vmap(lambda sol: sol.energy())(sol)"
+            )
 
     def _plain(self, x: Any) -> Any:
         return np.asarray(x) if isinstance(self.q, np.ndarray) else x

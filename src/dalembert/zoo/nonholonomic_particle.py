@@ -20,6 +20,8 @@ class NonholonomicParticle(System):
     field: Callable | None = eqx.field(static=True)
 
     def __init__(self, potential=None):
+        if potential is not None and not callable(potential):
+            raise ValueError(f"NonholonomicParticle: potential must be a function of q, got {potential!r}")
         self.field = potential
 
     def metric(self, q):
