@@ -2,9 +2,9 @@
 
 import jax.numpy as jnp
 import numpy as np
+from equations.problems import PROBLEMS
 
 import dalembert as da
-from equations.problems import PROBLEMS
 
 SUITE = (
     "cvt-osc-0",

@@ -45,7 +45,9 @@ def run_all(console: Console) -> dict[str, dict[str, Trajectory]]:
         for spelling in METHODS:
             console.print(f"running {spelling:18} on the {title} ...", highlight=False)
             method: Method = method_from_text(spelling)
-            sol = simulate(system, method, *system.start(start), h=h, steps=steps, save_every=max(1, steps // 3000))
+            sol = simulate(
+                system, method, *system.start(start), h=h, steps=steps, save_every=max(1, steps // 3000)
+            )
             results[title][spelling] = sol
             table.add_row(
                 spelling,

@@ -143,11 +143,13 @@ def sleigh_contact(name, V=_no_potential, gradV=_no_gradient):
 
     def metric(q):
         s, c = np.sin(q[2]), np.cos(q[2])
-        return np.array([
-            [m, 0.0, -m * a * s],
-            [0.0, m, m * a * c],
-            [-m * a * s, m * a * c, inertia + m * a**2],
-        ])
+        return np.array(
+            [
+                [m, 0.0, -m * a * s],
+                [0.0, m, m * a * c],
+                [-m * a * s, m * a * c, inertia + m * a**2],
+            ]
+        )
 
     def A(q):
         return np.array([[np.sin(q[2]), -np.cos(q[2]), 0.0]])
@@ -202,10 +204,12 @@ def snakeboard(name, absolute):
 
     def A(q):
         th, s = q[2], steering(q)
-        return np.array([
-            [np.sin(th), -np.cos(th), 0.0, 0.0, 0.0],
-            [np.sin(s) * np.cos(th), np.sin(s) * np.sin(th), r * np.cos(s), 0.0, 0.0],
-        ])
+        return np.array(
+            [
+                [np.sin(th), -np.cos(th), 0.0, 0.0, 0.0],
+                [np.sin(s) * np.cos(th), np.sin(s) * np.sin(th), r * np.cos(s), 0.0, 0.0],
+            ]
+        )
 
     q0 = np.array([0.0, 0.0, 0.2, 0.0, 0.4])
     th, s = q0[2], steering(q0)

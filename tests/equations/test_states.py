@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-
-import dalembert as da
 from equations.problems import PROBLEMS
 from equations.transcription import continuous_acceleration, run
 from systems import SUITE, make
+
+import dalembert as da
 
 METHODS = {
     "dla:0.5": da.DLA(0.5),
@@ -65,7 +65,9 @@ def test_multipliers_of_each_step(problem, method):
     np.testing.assert_allclose(found[1:], expected, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("problem", ["cvt-rot-0.5", "knife-0.1", "disk", "sleigh-potential", "snakeboard-absolute"])
+@pytest.mark.parametrize(
+    "problem", ["cvt-rot-0.5", "knife-0.1", "disk", "sleigh-potential", "snakeboard-absolute"]
+)
 def test_multipliers_of_the_exact_motion(problem):
     """Row 0 of every method on D, and every row of FrameGradient, is the multiplier at the state."""
     system, q0, v0, h = make(problem)

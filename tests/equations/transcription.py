@@ -333,10 +333,12 @@ def frame(problem, q0, v0, h):
         basis, w0 = velocities(q1)
         wb = (w0 + w1) / 2
         S = np.einsum("dab,d->ba", structure_functions(problem, basis, (q0 + q1) / 2), wb)
-        return np.concatenate([
-            q1 - q0 - h * basis @ wb,
-            w1 - w0 - h * (S @ wb - basis.T @ average_gradient(problem, q0, q1)),
-        ])
+        return np.concatenate(
+            [
+                q1 - q0 - h * basis @ wb,
+                w1 - w0 - h * (S @ wb - basis.T @ average_gradient(problem, q0, q1)),
+            ]
+        )
 
     guess = q0 + h * v0
     z = newton(residual, np.concatenate([guess, velocities(guess)[1]]), central_difference)

@@ -2,14 +2,17 @@
 
 import numpy as np
 import pytest
-
-import dalembert as da
 from equations.problems import PROBLEMS
 from equations.transcription import continuous_acceleration
 
+import dalembert as da
+
 CASES = {
     "knife edge": (da.zoo.KnifeEdge(), None),
-    "knife edge, moving": (da.zoo.KnifeEdge(), ([0.3, -0.2, 0.4], [0.7 * np.cos(0.4), 0.7 * np.sin(0.4), 0.8])),
+    "knife edge, moving": (
+        da.zoo.KnifeEdge(),
+        ([0.3, -0.2, 0.4], [0.7 * np.cos(0.4), 0.7 * np.sin(0.4), 0.8]),
+    ),
     "free particle": (da.zoo.NonholonomicParticle(), None),
     "sleigh": (da.zoo.ChaplyginSleigh(), None),
     "sleigh, mass centre": (da.zoo.ChaplyginSleigh(coordinates="mass-centre"), None),

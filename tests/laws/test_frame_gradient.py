@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from systems import SleighInPotential, make
 
 import dalembert as da
-from systems import SleighInPotential, make
 
 LONG = [
     "cvt-osc-0.5",

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from systems import make
 
 import dalembert as da
 from dalembert.methods import State
-from systems import make
 
 
 def modified_energy(sol, h):
@@ -34,7 +34,9 @@ def involution(state, memory):
     return State(state.q, -state.v), -(2 * state.v - memory)
 
 
-@pytest.mark.parametrize("name", ["cvt-rot-0.5", "cvt-osc-0", "knife-0.1", "robot", "massive", "snakeboard-relative"])
+@pytest.mark.parametrize(
+    "name", ["cvt-rot-0.5", "cvt-osc-0", "knife-0.1", "robot", "massive", "snakeboard-relative"]
+)
 def test_reversible_with_its_own_involution(name):
     system, q0, v0, _ = make(name)
     method, h = da.LeapFrog("momentum"), 0.1
@@ -68,7 +70,7 @@ def test_memory_is_needed():
 @pytest.mark.parametrize("name", ["massive", "robot", "snakeboard-relative"])
 def test_half_kick_excites_the_parasitic_mode_less(name):
     """The alternating part of the multipliers is O(1) for the momentum start, small for the half kick."""
-    system, q0, v0, h = make(name)
+    system, q0, v0, _ = make(name)
     jumps = {}
     for start in ("momentum", "half-kick"):
         lam = da.simulate(system, da.LeapFrog(start), q0, v0, h=0.02, steps=50).multipliers[5:]

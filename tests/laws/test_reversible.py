@@ -4,14 +4,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from systems import make
 
 import dalembert as da
 from dalembert.methods import State
 from dalembert.methods.discrete_gradient import TangentMemory
-from systems import make
 
 NAMES = ["cvt-rot-0.5", "knife-0.1", "robot", "massive", "snakeboard-relative"]
-ON_D = [da.DLA(0.5), da.DLA01(), da.FrameGradient(), da.Composition(da.FrameGradient(), 4), da.Composition(da.DLA01(), 6)]
+ON_D = [
+    da.DLA(0.5),
+    da.DLA01(),
+    da.FrameGradient(),
+    da.Composition(da.FrameGradient(), 4),
+    da.Composition(da.DLA01(), 6),
+]
 NOT = [da.DLA(0.4), da.DLA(0.0), da.DLA(1.0)]
 
 
@@ -64,7 +70,13 @@ def test_discrete_gradient_on_tq(gradient, name):
 def test_energy_claims(name):
     """Who claims exact energy keeps it to rounding over 1000 steps; on the CVT the others visibly do not."""
     system, q0, v0, h = make(name)
-    for method in (da.DLA(0.5), da.DLA01(), da.LeapFrog("momentum"), da.DiscreteGradient(), da.FrameGradient()):
+    for method in (
+        da.DLA(0.5),
+        da.DLA01(),
+        da.LeapFrog("momentum"),
+        da.DiscreteGradient(),
+        da.FrameGradient(),
+    ):
         energy = da.simulate(system, method, q0, v0, h=h, steps=1000).energy(full=True)
         error = np.max(np.abs(energy - energy[0]))
         if method.claims(system).energy:
@@ -77,7 +89,13 @@ def test_energy_claims(name):
 def test_constraint_claims(name):
     """The saved velocity satisfies the constraint for every method; the method's own where it is claimed."""
     system, q0, v0, h = make(name)
-    for method in (da.DLA(0.4), da.DLA01(), da.LeapFrog("momentum"), da.DiscreteGradient(), da.FrameGradient()):
+    for method in (
+        da.DLA(0.4),
+        da.DLA01(),
+        da.LeapFrog("momentum"),
+        da.DiscreteGradient(),
+        da.FrameGradient(),
+    ):
         sol = da.simulate(system, method, q0, v0, h=h, steps=200)
         size = max(1.0, float(np.max(np.abs(sol.v))))
         assert np.max(sol.constraint_residual()) < 1e-14 * size * 10

@@ -56,10 +56,16 @@ SAFE = jnp.array([[0.0, 0.0, 1.0]])
 @pytest.mark.parametrize(
     ("system", "message"),
     [
-        (made(metric=lambda q: jnp.diag(jnp.array([1.0, 0.0, 1.0]))), "must be positive definite.*smallest eigenvalue"),
+        (
+            made(metric=lambda q: jnp.diag(jnp.array([1.0, 0.0, 1.0]))),
+            "must be positive definite.*smallest eigenvalue",
+        ),
         (made(metric=lambda q: jnp.diag(jnp.array([1.0, -2.0, 1.0]))), "must be positive definite"),
         (made(metric=lambda q: jnp.eye(3).at[0, 1].set(0.5)), "not symmetric"),
-        (made(metric=lambda q: jnp.eye(2)), r"metric must return a matrix of shape \(3, 3\), got shape \(2, 2\)"),
+        (
+            made(metric=lambda q: jnp.eye(2)),
+            r"metric must return a matrix of shape \(3, 3\), got shape \(2, 2\)",
+        ),
         (made(potential=lambda q: q), r"potential must return a number.*got shape \(3,\)"),
         (made(potential=lambda q: jnp.log(-1 - q[0] ** 2)), "the potential is NaN or infinite at the start"),
         (made(constraints=lambda q: q), r"shape \(m, 3\).*got shape \(3,\).*row"),
@@ -112,7 +118,9 @@ def test_fields_that_are_not_numbers():
     class Fine(Named):
         label: str = eqx.field(default="hello", static=True)
 
-    assert da.simulate(Fine(), da.FrameGradient(), [0.0], [1.0], h=0.1, steps=1).q[-1, 0] == pytest.approx(0.1)
+    assert da.simulate(Fine(), da.FrameGradient(), [0.0], [1.0], h=0.1, steps=1).q[-1, 0] == pytest.approx(
+        0.1
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +128,9 @@ def test_fields_that_are_not_numbers():
 )
 def test_methods_refuse_what_they_are_not_defined_for(method):
     sleigh = da.zoo.ChaplyginSleigh()
-    with pytest.raises(ValueError, match=r"constant mass matrix.*depends on q. Use FrameGradient\(\) or Reference\(\)"):
+    with pytest.raises(
+        ValueError, match=r"constant mass matrix.*depends on q. Use FrameGradient\(\) or Reference\(\)"
+    ):
         da.simulate(sleigh, method, *sleigh.start(), h=0.1, steps=1)
     forced = made(forces=lambda q, v: -v)
     with pytest.raises(ValueError, match=r"without non-conservative forces.*Use FrameGradient\(\)"):
@@ -146,7 +156,10 @@ def test_general_lagrangians_are_for_the_reference(method):
         (lambda: da.DiscreteGradient("mean"), "no gradient 'mean'; choose one of"),
         (lambda: da.FrameGradient("mean"), "no gradient 'mean'; choose one of"),
         (lambda: da.Composition(da.FrameGradient(), 5), "orders 4, 6, 8; got 5"),
-        (lambda: da.Composition(da.LeapFrog(), 4), "LeapFrog must not be composed.*parasitic.*compose FrameGradient"),
+        (
+            lambda: da.Composition(da.LeapFrog(), 4),
+            "LeapFrog must not be composed.*parasitic.*compose FrameGradient",
+        ),
         (lambda: da.Composition(da.DLA(0.5), 4), "DLA must not be composed.*driver"),
         (lambda: da.Composition(da.DLA(0.4), 4), "DLA must not be composed"),
         (lambda: da.Composition(da.Reference(), 4), "Reference must not be composed"),

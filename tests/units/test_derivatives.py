@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from systems import make
 
 import dalembert as da
-from systems import make
 
 METHODS = [
     da.LeapFrog(),
@@ -26,7 +26,12 @@ def final(method, arguments):
     return jnp.sum(jnp.sin(sol.q[-1])) + jnp.sum(sol.v[-1] ** 2) + sol.q[1, 0] + sol.energy()[-1]
 
 
-POINT = {"eps": jnp.array(0.5), "q0": jnp.array([1.0, 0.8, 0.3]), "speed": jnp.array([0.2, 2.1]), "h": jnp.array(0.1)}
+POINT = {
+    "eps": jnp.array(0.5),
+    "q0": jnp.array([1.0, 0.8, 0.3]),
+    "speed": jnp.array([0.2, 2.1]),
+    "h": jnp.array(0.1),
+}
 
 
 def differences(function, point, key):
@@ -73,7 +78,9 @@ def test_reference_is_differentiable_in_reverse():
         return da.simulate(system, da.Reference(), *system.start(), h=0.5, steps=2).q[-1, 0]
 
     d = 1e-5
-    assert float(jax.grad(end)(0.5)) == pytest.approx((float(end(0.5 + d)) - float(end(0.5 - d))) / (2 * d), abs=1e-7)
+    assert float(jax.grad(end)(0.5)) == pytest.approx(
+        (float(end(0.5 + d)) - float(end(0.5 - d))) / (2 * d), abs=1e-7
+    )
 
 
 def test_parameters_of_function_systems():

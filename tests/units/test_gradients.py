@@ -14,7 +14,10 @@ def rough(q):
     return jnp.exp(jnp.sin(3 * q[0])) + jnp.cos(q[1] * q[2]) + jnp.sqrt(2 + q[2] ** 2) + 1 / (1 + q[1] ** 2)
 
 
-POINTS = [(jnp.array([0.1, 0.4, -0.3]), jnp.array(d)) for d in ([1.0, -0.7, 0.5], [0.01, 0.02, -0.01], [2.0, 0.0, 0.0])]
+POINTS = [
+    (jnp.array([0.1, 0.4, -0.3]), jnp.array(d))
+    for d in ([1.0, -0.7, 0.5], [0.01, 0.02, -0.01], [2.0, 0.0, 0.0])
+]
 
 
 @pytest.mark.parametrize("name", GRADIENTS)

@@ -22,7 +22,9 @@ def test_solve(n, random):
     np.testing.assert_allclose(solve(jnp.asarray(a), jnp.asarray(b)), np.linalg.solve(a, b), atol=1e-13)
     np.testing.assert_allclose(solve(jnp.asarray(a), jnp.asarray(many)), np.linalg.solve(a, many), atol=1e-13)
     spd = a @ a.T
-    np.testing.assert_allclose(solve_spd(jnp.asarray(spd), jnp.asarray(b)), np.linalg.solve(spd, b), atol=1e-12)
+    np.testing.assert_allclose(
+        solve_spd(jnp.asarray(spd), jnp.asarray(b)), np.linalg.solve(spd, b), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The time loop: chunks, saving, failure, interruption, recompilation, memory."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -75,7 +76,9 @@ def falling(limit):
     )
 
 
-@pytest.mark.parametrize("method", [da.LeapFrog(), da.DLA(0.5), da.DiscreteGradient(), da.FrameGradient(), da.DLA01()])
+@pytest.mark.parametrize(
+    "method", [da.LeapFrog(), da.DLA(0.5), da.DiscreteGradient(), da.FrameGradient(), da.DLA01()]
+)
 def test_nan_in_the_middle_of_a_run(method):
     arguments = (falling(-1.0), method, [0.0, 0.0], [0.0, 0.0])
     with pytest.raises(da.SimulationError) as caught:
@@ -101,7 +104,9 @@ def test_nan_in_the_middle_of_a_run(method):
 
 
 def test_newton_failing_is_reported():
-    stiff = da.system(coordinates=("x",), metric=lambda q: jnp.eye(1), potential=lambda q: -1e3 * jnp.cosh(3 * q[0]))
+    stiff = da.system(
+        coordinates=("x",), metric=lambda q: jnp.eye(1), potential=lambda q: -1e3 * jnp.cosh(3 * q[0])
+    )
     sol = da.simulate(stiff, da.DiscreteGradient(), [1.0], [0.0], h=1.0, steps=5, throw=False)
     assert sol.status in (da.Status.NOT_SOLVED, da.Status.NOT_FINITE)
     assert int(sol.steps) < 5
@@ -140,7 +145,9 @@ def counting(counter):
     return Counted
 
 
-@pytest.mark.parametrize("method", [da.LeapFrog(), da.DLA(0.5), da.FrameGradient(), da.Composition(da.DLA01(), 4)])
+@pytest.mark.parametrize(
+    "method", [da.LeapFrog(), da.DLA(0.5), da.FrameGradient(), da.Composition(da.DLA01(), 4)]
+)
 def test_new_numbers_do_not_recompile(method):
     counter = []
     kind = counting(counter)
@@ -183,9 +190,11 @@ def test_alpha_is_a_number_like_any_other():
 
 def test_progress_function_and_lines(capsys):
     seen = []
-    da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=5000, progress=lambda done, all: seen.append((done, all)))
+    da.simulate(
+        CVT, da.LeapFrog(), *START, h=0.1, steps=5000, progress=lambda done, all: seen.append((done, all))
+    )
     assert seen[-1] == (5000, 5000)
-    assert all(a < b for (a, _), (b, _) in zip(seen[:-1], seen[1:], strict=True))
+    assert all(a < b for (a, _), (b, _) in itertools.pairwise(seen))
     da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=50, progress=True)
     assert "50 of 50 steps" in capsys.readouterr().err
 
@@ -204,7 +213,10 @@ SCRIPT = """
 
 def test_ctrl_c_returns_what_was_computed():
     child = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", textwrap.dedent(SCRIPT)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "running\n"
@@ -237,7 +249,9 @@ def test_memory_does_not_grow_with_steps():
         print(peaks[2] - peaks[1])
         """
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
     assert int(out.stdout) < 4096  # kilobytes; every state of the last run would be 290,000
 
 
@@ -254,11 +268,15 @@ def test_long_rotations_stay_accurate():
 
 
 def test_works_inside_other_jax_code():
-    run_once = jax.jit(lambda eps: da.simulate(da.zoo.PendulumCVT(eps), da.LeapFrog(), *START, h=0.1, steps=50))
+    run_once = jax.jit(
+        lambda eps: da.simulate(da.zoo.PendulumCVT(eps), da.LeapFrog(), *START, h=0.1, steps=50)
+    )
     sol = run_once(0.5)
     plain = da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=50)
     np.testing.assert_allclose(sol.q, plain.q, atol=1e-12)
     np.testing.assert_allclose(sol.energy(), plain.energy(), atol=1e-12)
     assert sol.status is da.Status.OK
-    many = jax.vmap(lambda x: da.simulate(CVT, da.LeapFrog(), START[0] * x, START[1] * x, h=0.1, steps=5).q[-1])
+    many = jax.vmap(
+        lambda x: da.simulate(CVT, da.LeapFrog(), START[0] * x, START[1] * x, h=0.1, steps=5).q[-1]
+    )
     assert many(jnp.array([1.0, 0.9])).shape == (2, 3)

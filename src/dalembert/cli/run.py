@@ -36,7 +36,9 @@ def report(console: Console, sol: Trajectory) -> None:
     table = Table("quantity", "start", rows, title_justify="left")
     name = type(sol.system).__name__
     spelling = sol.method.spelling if sol.method is not None else ""
-    table.title = f"{name} by {spelling}, h = {float(sol.h):.6g}, {int(sol.steps):,} steps to t = {sol.t[-1]:.6g}"
+    table.title = (
+        f"{name} by {spelling}, h = {float(sol.h):.6g}, {int(sol.steps):,} steps to t = {sol.t[-1]:.6g}"
+    )
     for row in conserved(sol):
         table.add_row(*row)
     console.print(table)
@@ -49,9 +51,7 @@ def figure(sol: Trajectory, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    fig, (left, right) = plt.subplots(
-        1, 2, figsize=(10.5, 4.2), layout="constrained", width_ratios=(1, 1.25)
-    )
+    fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained", width_ratios=(1, 1.25))
     if len(sol.q[0]) > 1:
         sol.plot.path(ax=left)
     else:

@@ -3,13 +3,12 @@
 from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
 from jax import Array
 
 from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.model import System, acceleration, multipliers, oblique_projection, potential_gradient
-from dalembert.numerics import solve_spd
+from dalembert.numerics import is_traced, solve_spd
 
 
 class _LagrangeDAlembert(Method):
@@ -34,7 +33,7 @@ class DLA(_LagrangeDAlembert):
     alpha: float = eqx.field(default=0.5)
 
     def __check_init__(self):
-        if isinstance(self.alpha, jax.core.Tracer):
+        if is_traced(self.alpha):
             return
         if not isinstance(self.alpha, int | float | Array | np.ndarray) or not 0 <= self.alpha <= 1:
             raise ValueError(f"DLA needs alpha between 0 and 1, got {self.alpha!r}")

@@ -92,7 +92,9 @@ class FrameGradient(Method):
             covector = -derivative(system.potential, q0, q0 + h * u, mass)
             if system.gives("forces"):
                 covector = covector + system.forces(qb, matvec(b, wb))
-            return u - matvec(b, w0 + 0.5 * h * (_turning(system, qb, b, matvec(b, wb)) + matvec(b.T, covector)))
+            return u - matvec(
+                b, w0 + 0.5 * h * (_turning(system, qb, b, matvec(b, wb)) + matvec(b.T, covector))
+            )
 
         def slope():
             """The stiff part of the Jacobian: 1 + (h^2/4) B B^T V''."""

@@ -28,7 +28,9 @@ class Reference(Method):
     def __check_init__(self):
         given = (self.rtol, self.atol)
         if not all(isinstance(x, int | float) and x > 0 for x in given):
-            raise ValueError(f"Reference needs positive tolerances, got rtol={self.rtol!r}, atol={self.atol!r}")
+            raise ValueError(
+                f"Reference needs positive tolerances, got rtol={self.rtol!r}, atol={self.atol!r}"
+            )
 
     @property
     def spelling(self) -> str:
@@ -54,7 +56,9 @@ class Reference(Method):
             stepsize_controller=diffrax.PIDController(rtol=self.rtol, atol=self.atol),
             max_steps=4096,
             throw=False,
+            adjoint=diffrax.DirectAdjoint(),  # the one that differentiates forward and in reverse
         )
+        assert solution.ys is not None
         q1, v1 = solution.ys.q[-1], solution.ys.v[-1]
         steps = solution.stats["num_steps"]
         ok = solution.result == diffrax.RESULTS.successful

@@ -15,7 +15,9 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"expected a number after the colon, as in dla:0.5 or reference:1e-9,1e-9; got {text!r}") from None
+        raise ValueError(
+            f"expected a number after the colon, as in dla:0.5 or reference:1e-9,1e-9; got {text!r}"
+        ) from None
 
 
 # Name: (what makes it from the text after the colon, what may stand there, one line about it).

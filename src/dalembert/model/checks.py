@@ -13,7 +13,7 @@ from jax import Array
 
 from dalembert.model.geometry import annihilator
 from dalembert.model.system import System, as_arrays
-from dalembert.numerics import compiled
+from dalembert.numerics import compiled, is_traced
 
 FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "forces")
 
@@ -27,11 +27,15 @@ def check_system(system: System) -> None:
     if isinstance(system, type):
         raise ValueError(f"expected a system, got the class {system.__name__}; make one: {system.__name__}()")
     if not isinstance(system, System):
-        raise ValueError(f"expected a dalembert.System, got {type(system).__name__}; see dalembert.system(...)")
+        raise ValueError(
+            f"expected a dalembert.System, got {type(system).__name__}; see dalembert.system(...)"
+        )
     name = type(system).__name__
     names = system.coordinates
     if not isinstance(names, tuple) or not names or not all(isinstance(c, str) for c in names):
-        raise ValueError(f"{name}: coordinates must be a tuple of names such as ('x', 'theta'), got {names!r}")
+        raise ValueError(
+            f"{name}: coordinates must be a tuple of names such as ('x', 'theta'), got {names!r}"
+        )
     for what, given in (("units", system.units), ("angles", system.angles)):
         if not isinstance(given, tuple):
             raise ValueError(f"{name}: {what} must be a tuple such as ({given!r},), got {given!r}")
@@ -47,7 +51,7 @@ def check_system(system: System) -> None:
     if system.gives("lagrangian") and (system.gives("metric") or system.gives("potential")):
         raise ValueError(f"{name} gives both lagrangian and metric or potential; keep one description")
     for leaf in jax.tree.leaves(as_arrays(system)):
-        if not isinstance(leaf, jax.core.Tracer) and not np.all(np.isfinite(leaf)):
+        if not is_traced(leaf) and not np.all(np.isfinite(leaf)):
             raise ValueError(f"{name}: a parameter is NaN or infinite in {system}; give finite numbers")
     _check_shapes(system)
 
@@ -57,13 +61,17 @@ def _shape(system: System, name: str, function: Callable, *arguments: Any) -> tu
     try:
         result = jax.eval_shape(function, *arguments)
     except Exception as error:
-        error.add_note(f"raised inside {type(system).__name__}.{name}, called with q of shape ({system.dimension},)")
+        error.add_note(
+            f"raised inside {type(system).__name__}.{name}, called with q of shape ({system.dimension},)"
+        )
         raise
     if not hasattr(result, "shape"):
         kind = type(result).__name__
         raise ValueError(f"{label} must return one array, got a {kind}; wrap it in jnp.array(...)")
     if result.dtype.kind != "f":
-        raise ValueError(f"{label} must return real floating-point numbers, got {result.dtype}; write 1.0, not 1")
+        raise ValueError(
+            f"{label} must return real floating-point numbers, got {result.dtype}; write 1.0, not 1"
+        )
     return tuple(result.shape)
 
 
@@ -76,8 +84,18 @@ def _check_shapes(system: System) -> None:
         ("lagrangian", (q, q), lambda s: s == (), "a number (shape ())"),
         ("metric", (q,), lambda s: s == (n, n), f"a matrix of shape ({n}, {n})"),
         ("potential", (q,), lambda s: s == (), "a number (shape ())"),
-        ("constraints", (q,), lambda s: len(s) == 2 and s[1] == n and s[0] < n, f"shape (m, {n}) with m < {n}"),
-        ("frame", (q,), lambda s: len(s) == 2 and s[0] == n and 0 < s[1] <= n, f"shape ({n}, r) with r <= {n}"),
+        (
+            "constraints",
+            (q,),
+            lambda s: len(s) == 2 and s[1] == n and s[0] < n,
+            f"shape (m, {n}) with m < {n}",
+        ),
+        (
+            "frame",
+            (q,),
+            lambda s: len(s) == 2 and s[0] == n and 0 < s[1] <= n,
+            f"shape ({n}, r) with r <= {n}",
+        ),
         ("forces", (q, q), lambda s: s == (n,), f"shape ({n},)"),
     ]
     shapes = {}
@@ -132,7 +150,9 @@ def _survey(system: System, q: Array, v: Array, around: Array, velocities: Array
         return jnp.max(jnp.abs(a @ b)) / (jnp.max(jnp.abs(a)) * jnp.max(jnp.abs(b)))
 
     def sample(q, x):
-        return jnp.stack([0.5 * jnp.sum(x * (system.metric(q) @ x)), system.potential(q), system.lagrangian(q, x)])
+        return jnp.stack(
+            [0.5 * jnp.sum(x * (system.metric(q) @ x)), system.potential(q), system.lagrangian(q, x)]
+        )
 
     one = jnp.eye(system.dimension)
     turned = {c: given(q + 2 * jnp.pi * one[system.coordinates.index(c)]) for c in system.angles}
@@ -160,7 +180,9 @@ def check_start(system: System, q0: Any, v0: Any) -> Survey:
         if x.dtype.kind not in "fiu":
             raise ValueError(f"{label} must hold real numbers, got {x.dtype}")
         if x.shape != (n,):
-            raise ValueError(f"{label} must have shape ({n},), one value for each of ({names}); got {x.shape}")
+            raise ValueError(
+                f"{label} must have shape ({n},), one value for each of ({names}); got {x.shape}"
+            )
         if not np.all(np.isfinite(x)):
             raise ValueError(f"{label} must be finite, got {x}")
         values.append(x.astype(float))
@@ -253,7 +275,9 @@ def _check_angles(system: System, survey: Survey) -> None:
     for name, turned in survey.turned.items():
         for function, there in turned.items():
             here = survey.given[function]
-            if np.max(np.abs(here - there), initial=0.0) > TOLERANCE * (1 + np.max(np.abs(here), initial=0.0)):
+            if np.max(np.abs(here - there), initial=0.0) > TOLERANCE * (
+                1 + np.max(np.abs(here), initial=0.0)
+            ):
                 raise ValueError(
                     f"{type(system).__name__}: {name} is declared an angle, but {function} changes when it "
                     "grows by 2 pi; remove it from `angles`"

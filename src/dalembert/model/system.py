@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dalembert.numerics import is_traced
+
 T = TypeVar("T")
 
 
@@ -153,7 +155,7 @@ def as_arrays(tree: T) -> T:
     """
 
     def convert(path, leaf):
-        if not (isinstance(leaf, jax.core.Tracer) or np.asarray(leaf).dtype.kind in "fiub"):
+        if not (is_traced(leaf) or np.asarray(leaf).dtype.kind in "fiub"):
             field = jax.tree_util.keystr(path).lstrip(".")
             raise ValueError(
                 f"{type(tree).__name__}: the field {field} holds {leaf!r}, not a number; "

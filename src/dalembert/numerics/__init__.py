@@ -1,6 +1,6 @@
 """Small dense linear algebra, Newton's method and quadrature, written for sizes below about ten."""
 
-from dalembert.numerics.compiled import compiled
+from dalembert.numerics.compiled import compiled, is_traced
 from dalembert.numerics.linear import (
     inverse_square_root,
     matmul,
@@ -15,6 +15,7 @@ __all__ = [
     "NewtonInfo",
     "compiled",
     "inverse_square_root",
+    "is_traced",
     "matmul",
     "matvec",
     "newton",

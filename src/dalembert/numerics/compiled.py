@@ -5,9 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 # XLA's newer fusion emitters on CPU double the compile time of a step and gain nothing at these sizes.
 _OPTIONS = {"xla_cpu_use_fusion_emitters": False}
+
+
+def is_traced(tree: Any) -> bool:
+    """Whether a value in the tree is unknown yet, because other JAX code is being traced."""
+    return any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
 
 
 def compiled(function: Callable) -> Callable:
@@ -18,8 +24,7 @@ def compiled(function: Callable) -> Callable:
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
         nonlocal known
-        inside = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(arguments))
-        if known and not inside:
+        if known and not is_traced(arguments):
             try:
                 return quick(*arguments)
             except Exception as error:

@@ -34,7 +34,7 @@ class Rows(NamedTuple):
     q: Array
     v: Array
     v_full: Array
-    multipliers: Array | None
+    lam: Array | None
     """None where they are those of the exact motion, which the trajectory computes when asked."""
 
 

@@ -37,6 +37,8 @@ def _lines(total: int, label: str) -> Callable[[int], None]:
         now = time.monotonic()
         if done == total or now - printed > 5:
             printed = now
-            print(f"{label}: {done:,} of {total:,} steps in {now - started:.1f} s", file=sys.stderr, flush=True)
+            print(
+                f"{label}: {done:,} of {total:,} steps in {now - started:.1f} s", file=sys.stderr, flush=True
+            )
 
     return report

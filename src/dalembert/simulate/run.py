@@ -1,8 +1,9 @@
 """simulate(): checks, the chunked loop, progress, and what happens when something goes wrong."""
 
+import contextlib
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 
 from dalembert.methods import Method
 from dalembert.model import System, as_arrays, check_start, check_system
+from dalembert.numerics import is_traced
 from dalembert.simulate.loop import CAPACITY, Rows, begin, run_chunk, scan
 from dalembert.simulate.progress import progress_bar
 from dalembert.simulate.status import SimulationError, Status
@@ -50,21 +52,23 @@ def simulate(
     check_system(system)
     if not isinstance(method, Method):
         raise ValueError(f"expected a method such as FrameGradient(), got {method!r}")
-    if _is_traced((system, method, q0, v0)):
+    if is_traced((system, method, q0, v0)):
         _check_shapes(system, q0, v0)
         method.check_forces(system)
     else:
-        method.check(system, check_start(system, q0, v0))
-    traced = _is_traced((system, method, q0, v0, h, t0))
+        with _telling_of_closures():
+            method.check(system, check_start(system, q0, v0))
+    traced = is_traced((system, method, q0, v0, h, t0))
     system, method = as_arrays(system), as_arrays(method)
     q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
     if traced:
         carry, rows = scan(system, method, q0, v0, h, steps, save_every)
         index = jnp.asarray(_saved(steps, save_every))
-        return Trajectory(
-            t0 + index * h, *rows, carry.code, carry.step, carry.residual, system, method, h, save_every
-        )
-    solution = _run(system, method, (q0, v0, h, t0), steps, save_every, progress)
+        end = {"code": carry.code, "steps": carry.step, "residual": carry.residual}
+        made = {"system": system, "method": method, "h": h, "save_every": save_every}
+        return Trajectory(t=t0 + index * h, **rows._asdict(), **end, **made)
+    with _telling_of_closures():
+        solution = _run(system, method, (q0, v0, h, t0), steps, save_every, progress)
     if solution.status is Status.INTERRUPTED:
         warnings.warn(solution.message, stacklevel=2)
     elif throw and solution.status is not Status.OK:
@@ -103,7 +107,9 @@ def _run(system, method, start, steps, save_every, progress) -> Trajectory:
                 before = chunks[-1].done
                 count = min(count, steps - before, CAPACITY * save_every)
                 began = time.perf_counter()
-                carry, rows, filled = run_chunk(system, method, carry, h, np.int64(save_every), np.int64(count))
+                carry, rows, filled = run_chunk(
+                    system, method, carry, h, np.int64(save_every), np.int64(count)
+                )
                 # One append, so that Ctrl-C finds the list either with the whole chunk or without it.
                 chunks.append(_chunk(rows, int(filled), carry))
                 elapsed = time.perf_counter() - began
@@ -124,12 +130,22 @@ def _run(system, method, start, steps, save_every, progress) -> Trajectory:
         parts.append(end.last)
     rows = jax.tree.map(lambda *x: np.concatenate(x), *parts)
     t = float(t0) + index * float(h)
-    steps_done, residual = np.asarray(end.done), np.asarray(end.residual)
-    return Trajectory(t, *rows, np.asarray(code), steps_done, residual, system, method, h, save_every)
+    told = {"code": code, "steps": end.done, "residual": end.residual}
+    told = {name: np.asarray(value) for name, value in told.items()}
+    made = {"system": system, "method": method, "h": h, "save_every": save_every}
+    return Trajectory(t=t, **rows._asdict(), **told, **made)
 
 
-def _is_traced(tree: Any) -> bool:
-    return any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(tree))
+@contextlib.contextmanager
+def _telling_of_closures() -> Iterator[None]:
+    """The one way a traced value gets here unseen is inside the user's functions."""
+    try:
+        yield
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        raise ValueError(
+            "a value that JAX is differentiating or tracing is captured inside the system's functions; "
+            "make it a field of the system, or pass it in parameters="
+        ) from error
 
 
 def _saved(steps: int, save_every: int) -> np.ndarray:
@@ -144,12 +160,12 @@ def _check_numbers(h: Any, steps: Any, save_every: Any, t0: Any) -> None:
         if not whole or not least <= value < 2**62:
             raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
     for name, value in (("h", h), ("t0", t0)):
-        if isinstance(value, jax.core.Tracer):
+        if is_traced(value):
             continue
         number = np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiu"
         if not number or not np.isfinite(value):
             raise ValueError(f"{name} must be one finite number, got {value!r}")
-    if not isinstance(h, jax.core.Tracer) and h <= 0:
+    if not is_traced(h) and h <= 0:
         raise ValueError(f"h must be positive, got {h!r}; to run backwards reverse the velocity")
 
 

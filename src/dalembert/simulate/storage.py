@@ -10,6 +10,7 @@ import numpy as np
 
 from dalembert.methods import method_from_text
 from dalembert.model import System
+from dalembert.numerics import is_traced
 from dalembert.simulate.status import Status
 from dalembert.simulate.trajectory import Trajectory
 
@@ -39,7 +40,7 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
     """A dataset with dimensions time, coordinate and constraint."""
     import xarray
 
-    if isinstance(sol.q, jax.core.Tracer):
+    if is_traced(sol.q):
         raise ValueError("a trajectory inside jax.jit or jax.grad holds no numbers yet; convert it outside")
     system, stored = sol.system, sol.stored or {}
     names = list(system.coordinates) if system is not None else stored["coordinates"]
@@ -114,7 +115,9 @@ def load(path: Any, system: System | None = None) -> Trajectory:
         raise FileNotFoundError(f"no trajectory at {path}")
     if path.suffix not in (".zarr", ".nc"):
         raise ValueError(f"load knows the suffixes .zarr and .nc (NetCDF), got {path.name!r}")
-    opened = xarray.open_zarr(path) if path.suffix == ".zarr" else xarray.open_dataset(path, engine="h5netcdf")
+    opened = (
+        xarray.open_zarr(path) if path.suffix == ".zarr" else xarray.open_dataset(path, engine="h5netcdf")
+    )
     with opened as data:
         data.load()
     told = data.attrs
@@ -135,15 +138,15 @@ def load(path: Any, system: System | None = None) -> Trajectory:
             f"{path} has the coordinates {stored['coordinates']}, but the system given has {system.coordinates}"
         )
     return Trajectory(
-        data.time.values,
-        *(data[name].values for name in ARRAYS),
-        data.multipliers.values,
-        np.asarray(Status[told["status"]].code),
-        np.asarray(int(told["steps"])),
-        np.asarray(float(told["residual"])),
-        system,
-        method,
-        np.asarray(float(told["step"])),
-        int(told["save_every"]),
-        stored,
+        t=data.time.values,
+        **{name: data[name].values for name in ARRAYS},
+        lam=data.multipliers.values,
+        code=np.asarray(Status[told["status"]].code),
+        steps=np.asarray(int(told["steps"])),
+        residual=np.asarray(float(told["residual"])),
+        system=system,
+        method=method,
+        h=np.asarray(float(told["step"])),
+        save_every=int(told["save_every"]),
+        stored=stored,
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from dalembert.methods import Method
 from dalembert.model import System, acceleration, annihilator, total_energy
-from dalembert.numerics import compiled
+from dalembert.numerics import compiled, is_traced
 from dalembert.simulate.status import Status
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Trajectory(eqx.Module):
     @property
     def status(self) -> Any:
         """How the run ended (inside other JAX code: its number, zero for success)."""
-        if isinstance(self.code, jax.core.Tracer) or np.ndim(self.code):
+        if is_traced(self.code) or np.ndim(self.code):
             return self.code
         return Status.from_code(int(self.code))
 
@@ -122,7 +122,9 @@ class Trajectory(eqx.Module):
 
     def _stored(self, name: str) -> Any:
         if not self.stored or name not in self.stored:
-            raise ValueError(f"{name} needs the system, which this trajectory was loaded without; load(..., system=)")
+            raise ValueError(
+                f"{name} needs the system, which this trajectory was loaded without; load(..., system=)"
+            )
         return self.stored[name]
 
     def _check_single(self) -> None:

@@ -36,7 +36,11 @@ def method_style(spelling: str) -> dict[str, Any]:
     body, composed, _ = spelling.partition("@")
     family, _, option = body.partition(":")
     usual = option in ("", "0.5", "half-kick", "momentum")
-    return {"color": COLOURS.get(family), "ls": "--" if composed else "-" if usual else ":", "label": spelling}
+    return {
+        "color": COLOURS.get(family),
+        "ls": "--" if composed else "-" if usual else ":",
+        "label": spelling,
+    }
 
 
 def _label(trajectory: Trajectory) -> str:
