@@ -19,8 +19,8 @@ class Reference(Method):
     Memory: the size of the last inner step.
     """
 
-    rtol: float = eqx.field(default=1e-13, static=True)
-    atol: float = eqx.field(default=1e-14, static=True)
+    rtol: float = eqx.field(default=1e-14, static=True)
+    atol: float = eqx.field(default=1e-15, static=True)
     constant_metric = False
     general_lagrangian = True
     takes_forces = True
@@ -34,7 +34,7 @@ class Reference(Method):
 
     @property
     def spelling(self) -> str:
-        usual = (self.rtol, self.atol) == (1e-13, 1e-14)
+        usual = (self.rtol, self.atol) == (1e-14, 1e-15)
         return "reference" if usual else f"reference:{self.rtol!r},{self.atol!r}"
 
     def init(self, system: System, state: State, h: Array) -> Array:

@@ -110,13 +110,15 @@ def _run(system, method, start, steps, save_every, progress) -> Trajectory:
                 carry, rows, filled = run_chunk(
                     system, method, carry, h, np.int64(save_every), np.int64(count)
                 )
-                # One append, so that Ctrl-C finds the list either with the whole chunk or without it.
-                chunks.append(_chunk(rows, int(filled), carry))
+                # One assignment, so that Ctrl-C finds the list either with the whole chunk or without it. A
+                # chunk without rows makes way for the next: memory does not grow with the number of steps.
+                place = len(chunks) if len(chunks[-1].rows.q) else len(chunks) - 1
+                chunks[place:] = [_chunk(rows, int(filled), carry)]
                 elapsed = time.perf_counter() - began
                 advance(chunks[-1].done)
                 # The first call compiles, so it says nothing about speed; growth is bounded, so that a slow
                 # method never gets a chunk that Ctrl-C would have to wait for.
-                if len(chunks) > 2:
+                if before:
                     fitting = (chunks[-1].done - before) * CHUNK_SECONDS / elapsed
                     count = max(1, min(int(fitting), 32 * count))
         except KeyboardInterrupt:
