@@ -200,8 +200,9 @@ def test_progress_function_and_lines(capsys):
 
 
 SCRIPT = """
-    import sys, warnings
+    import signal
     import dalembert as da
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell starts children deaf to it
     s = da.zoo.PendulumCVT(eps=0.5)
     def tell(done, total):
         if done > 20_000:
