@@ -22,7 +22,7 @@ def runs():
 
 
 @pytest.mark.parametrize("suffix", [".zarr", ".nc"])
-@pytest.mark.parametrize("run", runs(), ids=["snakeboard", "cvt", "sleigh"])
+@pytest.mark.parametrize("run", list(runs()), ids=["snakeboard", "cvt", "sleigh"])
 def test_round_trip(run, suffix, tmp_path):
     path = tmp_path / f"run{suffix}"
     run.save(path)
