@@ -1,5 +1,6 @@
 """What joins results to the layers above them: pictures, and the zoo's systems when a file names one."""
 
+import dataclasses
 import inspect
 import json
 from typing import Any
@@ -42,7 +43,6 @@ def load(path: Any, system: System | None = None) -> Trajectory:
     """
     if system is not None:
         check_system(system)
+        return load_arrays(path, system)
     trajectory = load_arrays(path)
-    if system is None:
-        system = _zoo_system(trajectory.stored or {})
-    return trajectory if system is None else load_arrays(path, system)
+    return dataclasses.replace(trajectory, system=_zoo_system(trajectory.stored or {}))

@@ -125,4 +125,4 @@ def solve_velocity(
     size = jnp.maximum(jnp.max(jnp.abs(state.v)), jnp.max(jnp.abs(kick)))
     scale = size + resolved + jnp.finfo(guess.dtype).tiny
     x, info = newton(equations, guess, scale, slope, noise=64 * resolved)
-    return x, Report(info.residual, info.iterations, info.converged)
+    return x, Report(*info)
