@@ -1,0 +1,321 @@
+"""Scalar operations as a graph: constants folded, equal operations shared.
+
+A node is one scalar. Regions are the bodies of loops and the branches of conditionals; which region an
+operation runs in is decided when the graph is emitted, so that what does not change in a loop is computed
+before it, and what only one branch needs is computed in that branch.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.extend.core import Primitive
+
+
+class Unsupported(Exception):
+    """The function uses something that has no scalar form; `primitive` names it."""
+
+    def __init__(self, primitive: str, why: str = ""):
+        super().__init__(f"{primitive}{': ' + why if why else ''}")
+        self.primitive = primitive
+
+
+class Node:
+    """One scalar: a constant, an input, a loop's variable, an operation, or one result of a control node."""
+
+    __slots__ = ("args", "dtype", "id", "op", "params", "value")
+
+    def __init__(self, number: int, op: str, args: tuple, dtype: np.dtype, params: Any, value: Any):
+        self.id, self.op, self.args, self.dtype = number, op, args, dtype
+        self.params, self.value = params, value
+
+    @property
+    def is_const(self) -> bool:
+        """Whether the value is known."""
+        return self.op == "const"
+
+
+class Region:
+    """A loop body, a loop condition or a branch; `parameters` are the loop's variables inside it."""
+
+    def __init__(self, parameters: Sequence[Node] = ()):
+        self.parameters = list(parameters)
+        self.results: list[Node] = []
+
+
+def _numpy(function: Callable) -> Callable:
+    def fold(dtype, *values):
+        with np.errstate(all="ignore"):
+            return dtype.type(function(*values))
+
+    return fold
+
+
+def _divide(a, b):
+    """NumPy's division for floats, C's for whole numbers (towards zero), as in JAX."""
+    if np.issubdtype(np.asarray(a).dtype, np.integer):
+        if b == 0:
+            return -1
+        quotient = abs(int(a)) // abs(int(b))
+        return quotient if (int(a) < 0) == (int(b) < 0) else -quotient
+    return np.divide(a, b)
+
+
+_FOLD: dict[str, Callable] = {
+    name: _numpy(function)
+    for name, function in {
+        "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide, "neg": np.negative,
+        "max": np.maximum, "min": np.minimum, "abs": np.abs, "sign": np.sign, "sqrt": np.sqrt,
+        "rsqrt": lambda x: 1 / np.sqrt(x), "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos,
+        "tan": np.tan, "tanh": np.tanh, "sinh": np.sinh, "cosh": np.cosh, "atan": np.arctan,
+        "asin": np.arcsin, "acos": np.arccos, "atan2": np.arctan2, "pow": np.power, "floor": np.floor,
+        "ceil": np.ceil, "rem": np.fmod, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
+        "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and,
+        "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert, "convert_element_type": lambda x: x,
+        "log1p": np.log1p, "expm1": np.expm1, "is_finite": np.isfinite,
+    }.items()
+}  # fmt: skip
+_COMMUTE = {"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne"}
+_BOOL = np.dtype(bool)
+
+
+class Graph:
+    """Builds nodes; `table` finds the node that already computes something."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.table: dict[Any, Node] = {}
+        self.primitives: dict[str, tuple[Primitive, dict]] = {}
+
+    def _new(self, op: str, args: tuple, dtype: Any, params: Any = None, value: Any = None) -> Node:
+        self.count += 1
+        return Node(self.count, op, args, np.dtype(dtype), params, value)
+
+    def const(self, value: Any, dtype: Any) -> Node:
+        """A known scalar."""
+        dtype = np.dtype(dtype)
+        value = dtype.type(value)
+        key = ("const", dtype.num, value.tobytes())
+        node = self.table.get(key)
+        if node is None:
+            node = self.table[key] = self._new("const", (), dtype, value=value)
+        return node
+
+    def input(self, dtype: Any, position: int) -> Node:
+        """An argument of the function."""
+        return self._new("input", (), dtype, value=position)
+
+    def parameter(self, dtype: Any) -> Node:
+        """A variable of a loop."""
+        return self._new("parameter", (), dtype)
+
+    def control(self, op: str, args: tuple, params: Any) -> Node:
+        """A loop or a conditional; its results are made by `result`."""
+        return self._new(op, args, _BOOL, params)
+
+    def result(self, control: Node, position: int, dtype: Any) -> Node:
+        """One result of a loop or conditional."""
+        key = ("result", control.id, position)
+        if key not in self.table:
+            self.table[key] = self._new("result", (control,), dtype, value=position)
+        return self.table[key]
+
+    def primitive(self, name: str, primitive: Primitive, args: Sequence[Node], dtype: Any, params: dict) -> Node:
+        """An elementwise JAX primitive of scalars, simplified."""
+        simple = self._simplify(name, args, np.dtype(dtype), params)
+        if simple is not None:
+            return simple
+        if name in _COMMUTE and args[0].id > args[1].id:
+            args = (args[1], args[0])
+        kept = tuple(sorted(params.items())) if len(params) > 1 else tuple(params.items())
+        key = (name, tuple([a.id for a in args]), np.dtype(dtype).num, str(kept) if kept else "")
+        node = self.table.get(key)
+        if node is None:
+            node = self.table[key] = self._new(name, tuple(args), dtype, (primitive, params))
+        return node
+
+    def op(self, name: str, *args: Node) -> Node:
+        """An operation of our own making, by the primitive's name."""
+        primitive, params, dtype = _OWN[name]
+        return self.primitive(name, primitive, args, args[-1].dtype if dtype is None else dtype, params)
+
+    def convert(self, x: Node, dtype: Any) -> Node:
+        """x as another type."""
+        dtype = np.dtype(dtype)
+        params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
+        return self.primitive("convert_element_type", lax.convert_element_type_p, (x,), dtype, params)
+
+    def fold_left(self, name: str, items: Iterable[Node]) -> Node:
+        """a op b op c ..., from the left."""
+        first, *rest = items
+        for item in rest:
+            first = self.op(name, first, item)
+        return first
+
+    def choose(self, predicate: Node, yes: Node, no: Node) -> Node:
+        """yes where the predicate holds, else no."""
+        return self.op("select_n", predicate, no, yes)
+
+    def pick(self, index: Node, options: Sequence[Node], first: int = 0) -> Node:
+        """options[index - first], by halving; indices beyond the ends give the ends."""
+        if len({option.id for option in options}) == 1:
+            return options[0]
+        half = len(options) // 2
+        low = self.op("lt", index, self.const(first + half, index.dtype))
+        return self.choose(
+            low, self.pick(index, options[:half], first), self.pick(index, options[half:], first + half)
+        )
+
+    def _simplify(self, name: str, args: Sequence[Node], dtype: np.dtype, params: dict) -> Node | None:
+        if all(a.op == "const" for a in args) and name in _FOLD:
+            return self.const(_FOLD[name](dtype, *[a.value for a in args]), dtype)
+        rule = _SIMPLIFY.get(name)
+        return rule(self, dtype, params, *args) if rule else None
+
+
+def _is(x: Node, value: float) -> bool:
+    return x.op == "const" and x.value == value
+
+
+def _add(g: Graph, dtype, params, a: Node, b: Node):
+    if _is(a, 0):
+        return b
+    if _is(b, 0):
+        return a
+    if a.op == "neg":
+        return g.op("sub", b, a.args[0])
+    return g.op("sub", a, b.args[0]) if b.op == "neg" else None
+
+
+def _sub(g: Graph, dtype, params, a: Node, b: Node):
+    if _is(b, 0):
+        return a
+    if _is(a, 0):
+        return g.op("neg", b)
+    return g.op("add", a, b.args[0]) if b.op == "neg" else None
+
+
+def _signed(g: Graph, name: str, a: Node, b: Node):
+    """Signs are moved out of products and quotients, which shares more of them."""
+    if a.op == "neg" and b.op == "neg":
+        return g.op(name, a.args[0], b.args[0])
+    if a.op == "neg":
+        return g.op("neg", g.op(name, a.args[0], b))
+    return g.op("neg", g.op(name, a, b.args[0])) if b.op == "neg" else None
+
+
+def _mul(g: Graph, dtype, params, a: Node, b: Node):
+    if dtype == _BOOL:
+        return None
+    for x, y in ((a, b), (b, a)):
+        if _is(x, 0):
+            return x  # derivatives are full of exact zeros; 0 times infinity counts as 0 here
+        if _is(x, 1):
+            return y
+        if _is(x, -1):
+            return g.op("neg", y)
+    return _signed(g, "mul", a, b)
+
+
+def _div(g: Graph, dtype, params, a: Node, b: Node):
+    if dtype.kind != "f":
+        return None
+    if _is(b, 1) or (_is(a, 0) and not b.is_const):
+        return a
+    return _signed(g, "div", a, b)
+
+
+def _integer_pow(g: Graph, dtype, params, x: Node):
+    power = params["y"]
+    if power == 0:
+        return g.const(1, dtype)
+    if abs(power) > 64:
+        return None
+    result, square, left = None, x, abs(power)
+    while left:
+        if left & 1:
+            result = square if result is None else g.op("mul", result, square)
+        left >>= 1
+        square = g.op("mul", square, square) if left else square
+    assert result is not None
+    return result if power > 0 else g.op("div", g.const(1, dtype), result)
+
+
+def _select(g: Graph, dtype, params, predicate: Node, *cases: Node):
+    if predicate.is_const:
+        return cases[int(predicate.value)]
+    if all(case is cases[0] for case in cases):
+        return cases[0]
+    if dtype == _BOOL and len(cases) == 2 and predicate.dtype == _BOOL:
+        no, yes = cases
+        if _is(no, False):
+            return g.op("and", predicate, yes)
+        if _is(yes, True):
+            return g.op("or", predicate, no)
+    return None
+
+
+def _and(g: Graph, dtype, params, a: Node, b: Node):
+    for x, y in ((a, b), (b, a)):
+        if dtype == _BOOL and x.is_const:
+            return y if x.value else x
+    return a if a is b else None
+
+
+def _or(g: Graph, dtype, params, a: Node, b: Node):
+    for x, y in ((a, b), (b, a)):
+        if dtype == _BOOL and x.is_const:
+            return x if x.value else y
+    return a if a is b else None
+
+
+_SIMPLIFY: dict[str, Callable] = {
+    "add": _add, "sub": _sub, "mul": _mul, "div": _div, "integer_pow": _integer_pow, "select_n": _select,
+    "and": _and, "or": _or,
+    "add_any": lambda g, dtype, params, a, b: g.op("add", a, b),
+    "square": lambda g, dtype, params, x: g.op("mul", x, x),
+    "neg": lambda g, dtype, params, x: x.args[0] if x.op == "neg" else None,
+    "not": lambda g, dtype, params, x: x.args[0] if x.op == "not" else None,
+    "max": lambda g, dtype, params, a, b: a if a is b else None,
+    "min": lambda g, dtype, params, a, b: a if a is b else None,
+    "convert_element_type": lambda g, dtype, params, x: x if x.dtype == dtype else None,
+    "is_finite": lambda g, dtype, params, x: g.op("lt", g.op("abs", x), g.const(np.inf, x.dtype)),
+    "clamp": lambda g, dtype, params, low, x, high: g.op("min", g.op("max", x, low), high),
+}  # fmt: skip
+
+
+def _own() -> dict[str, tuple[Primitive, dict, Any]]:
+    """The primitives we make ourselves, with the parameters JAX gives them in this version."""
+    binary = {
+        "add": lax.add, "sub": lax.sub, "mul": lax.mul, "div": lax.div, "max": lax.max, "min": lax.min,
+        "eq": lax.eq, "ne": lax.ne, "lt": lax.lt, "le": lax.le, "gt": lax.gt, "ge": lax.ge,
+    }  # fmt: skip
+    unary = {"neg": lax.neg, "abs": lax.abs, "sqrt": lax.sqrt, "sin": lax.sin, "cos": lax.cos, "floor": lax.floor,
+             "round": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)}  # fmt: skip
+    logic = {"and": lax.bitwise_and, "or": lax.bitwise_or}
+    table = {}
+    one, truth = np.float64(1.5), np.bool_(True)
+    calls = [(name, f, (one, one)) for name, f in binary.items()]
+    calls += [(name, f, (one,)) for name, f in unary.items()]
+    calls += [(name, f, (truth, truth)) for name, f in logic.items()]
+    calls += [("not", lax.bitwise_not, (truth,)), ("select_n", lax.select_n, (truth, one, one))]
+    compare = {"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"}
+    for name, function, arguments in calls:
+        (equation,) = jax.make_jaxpr(function)(*arguments).jaxpr.eqns
+        table[name] = (equation.primitive, dict(equation.params), _BOOL if name in compare else None)
+    return table
+
+
+class _Lazy(dict):
+    """Filled when first used: tracing takes a few milliseconds, which the import need not pay."""
+
+    def __missing__(self, name: str):
+        self.update(_own())
+        if name not in self:
+            raise KeyError(name)
+        return self[name]
+
+
+_OWN = _Lazy()

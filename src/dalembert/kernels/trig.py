@@ -1,0 +1,82 @@
+"""Sine and cosine of float64 numbers as polynomials, which compilers can vectorise.
+
+The argument is reduced by multiples of pi/2 (a product of a whole number below 2^20 and the leading parts of
+pi/2 is exact), then polynomials on |r| <= pi/4. Good to about one unit in the last place for |x| < 1e6;
+beyond, the library's functions take over.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from dalembert.kernels.graph import Graph, Node
+from dalembert.kernels.interpret import Interpreter, conditional, objects
+
+LIMIT = 1e6
+# pi/2 in three parts; the first two have 33 bits, so that whole multiples below 2^20 are exact [fdlibm].
+_PARTS = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879595063154e-21)
+# Minimax polynomials for (sin r - r)/r^3 and (cos r - 1 + r^2/2)/r^4, highest power of r^2 first [fdlibm].
+_SINE = (
+    1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06,
+    -1.98412698298579493134e-04, 8.33333333332248946124e-03, -1.66666666666666324348e-01,
+)  # fmt: skip
+_COSINE = (
+    -1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07,
+    2.48015872894767294178e-05, -1.38888888888741095749e-03, 4.16666666666666019037e-02,
+)  # fmt: skip
+
+
+def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
+    value = jnp.full_like(x, coefficients[0])
+    for c in coefficients[1:]:
+        value = value * x + c
+    return value
+
+
+def _reduced(x: Array) -> tuple[Array, Array]:
+    n = lax.round(x * (2 / np.pi), lax.RoundingMethod.TO_NEAREST_EVEN)
+    for part in _PARTS:
+        x = x - n * part
+    square = x * x
+    sine = x + x * (square * _polynomial(_SINE, square))
+    half = 0.5 * square
+    near = 1 - half  # what this subtraction loses is added back
+    cosine = near + (((1 - near) - half) + square * (square * _polynomial(_COSINE, square)))
+    quarter = n - 4 * jnp.floor(0.25 * n)
+    swap = (quarter == 1) | (quarter == 3)
+    s, c = lax.select(swap, cosine, sine), lax.select(swap, sine, cosine)
+    return lax.select(quarter >= 2, -s, s), lax.select((quarter == 1) | (quarter == 2), -c, c)
+
+
+def sincos(x: Array) -> tuple[Array, Array]:
+    """(sin x, cos x), as the kernels compute them."""
+    x = jnp.asarray(x, float)
+    near = jnp.abs(x) < LIMIT
+    s, c = _reduced(jnp.where(near, x, 0.0))
+    return jnp.where(near, s, jnp.sin(x)), jnp.where(near, c, jnp.cos(x))
+
+
+@functools.cache
+def _jaxpr():
+    return jax.make_jaxpr(_reduced)(np.float64(1.0))
+
+
+def _both(g: Graph, x: Node) -> list[Node]:
+    key = ("sincos", x.id)
+    if key not in g.table:
+        near = g.op("lt", g.op("abs", x), g.const(LIMIT, np.float64))
+        plain = [g.op("sin", x), g.op("cos", x)]
+        fast = [result.item() for result in Interpreter(g).closed(_jaxpr(), [objects([x], ())])]
+        g.table[key] = plain if x.is_const else conditional(g, near, [plain, fast])  # type: ignore[assignment]
+    return g.table[key]  # type: ignore[return-value]
+
+
+SPECIAL = {
+    "sin": lambda g, x: _both(g, x)[0],
+    "cos": lambda g, x: _both(g, x)[1],
+    "tan": lambda g, x: g.op("div", *_both(g, x)),
+}
+"""The replacements for the interpreter."""
