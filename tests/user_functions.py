@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+import dalembert  # noqa: F401 (turns on double precision, before the arrays below are made)
+
 FUNCTIONS = []
 FORWARD_ONLY = {"while_loop_newton_sqrt", "while_loop_bisection", "fori_loop_traced_bound", "nested_while"}
 
@@ -213,9 +215,14 @@ def select_and_piecewise(q):
 
 
 @user(-2.0, 2.0)
-def heaviside_copysign_isfinite(q):
+def heaviside_isfinite(q):
     kept = jnp.where(jnp.isfinite(1.0 / q[0]) & ~jnp.isnan(q[1]), q[0], 0.0)
-    return jnp.heaviside(q[1], 0.5) * q[2] ** 2 + jnp.copysign(q[3], q[0]) + jnp.nan_to_num(kept)
+    return jnp.heaviside(q[1], 0.5) * q[2] ** 2 + jnp.nan_to_num(kept)
+
+
+@user(-2.0, 2.0)
+def copysign(q):
+    return jnp.copysign(q[3], q[0]) * q[1]
 
 
 @user(0.0, 4.0)
@@ -287,8 +294,13 @@ def cumsum_cumprod(q):
 
 
 @user(-2.0, 2.0)
-def cummax_diff_ptp(q):
-    return lax.cummax(q) @ MASSES[jnp.array([0, 1, 2, 0])] + jnp.diff(q) @ jnp.diff(q) + jnp.ptp(q)
+def cummax_cummin(q):
+    return lax.cummax(q) @ MASSES[jnp.array([0, 1, 2, 0])] + lax.cummin(q, reverse=True) @ q
+
+
+@user(-2.0, 2.0)
+def diff_ptp(q):
+    return jnp.diff(q) @ jnp.diff(q) + jnp.ptp(q)
 
 
 @user(-2.0, 2.0)
@@ -372,18 +384,26 @@ def diag_eye_tri(q):
 @user(-1.5, 1.5)
 def at_set_add_multiply(q):
     v = jnp.zeros(5).at[1:5].set(q).at[0].add(q[2] ** 2).at[jnp.array([0, 3])].multiply(2.0)
-    m = jnp.eye(3).at[0, 1].set(q[0]).at[1].add(q[1:]).at[:, 2].multiply(q[3]).at[2, 2].min(0.3)
+    m = jnp.eye(3).at[0, 1].set(q[0]).at[1].add(q[1:]).at[:, 2].multiply(q[3])
     return v @ v + jnp.sum(m @ m) + v.at[-1].divide(3.0)[4]
 
 
 @user(-1.5, 1.5)
-def at_repeated_and_dynamic_index(q):
-    i = jnp.where(q[0] > 0.0, 0, 2)
-    return (
-        jnp.zeros(3).at[jnp.array([0, 1, 0, 2])].add(q) @ MASSES
-        + q.at[i].set(q[3] ** 2) @ q
-        + q.at[i].get() * q[1]
+def at_min_max_power(q):
+    return jnp.sum(q.at[1].min(0.3).at[jnp.array([0, 2])].max(-0.2).at[3].power(2) ** 2)
+
+
+@user(-1.5, 1.5)
+def at_repeated_index(q):
+    return jnp.zeros(3).at[jnp.array([0, 1, 0, 2])].add(q * q) @ MASSES + jnp.sum(
+        jnp.sin(q[jnp.array([1, 1, 3])])
     )
+
+
+@user(-1.5, 1.5)
+def at_dynamic_index(q):
+    i = jnp.where(q[0] > 0.0, 0, 2)
+    return q.at[i].set(q[3] ** 2) @ q + q.at[i + 1].add(q[0]) @ MASSES[jnp.array([0, 1, 2, 0])]
 
 
 # Linear algebra
@@ -471,9 +491,14 @@ def cholesky_factor(q):
 
 @user(-1.0, 1.0)
 def cholesky_solve(q):
-    factor = jax.scipy.linalg.cho_factor(positive4(q))
+    factor = jax.scipy.linalg.cho_factor(positive4(q)[:3, :3])
+    return q[:3] @ jax.scipy.linalg.cho_solve(factor, MASSES)
+
+
+@user(-1.0, 1.0)
+def triangular_solve(q):
     half = jax.scipy.linalg.solve_triangular(matrix3(q), q[1:], lower=True)
-    return q @ jax.scipy.linalg.cho_solve(factor, jnp.ones(4)) + half @ half
+    return half @ half + jax.scipy.linalg.solve_triangular(matrix3(q), MASSES, trans=1)[0]
 
 
 @user(-0.7, 0.7)

@@ -122,6 +122,28 @@ def sines(library) -> list[tuple[str, float]]:
     return results
 
 
+def gpu(library) -> list[tuple[str, float]]:
+    """The CUDA function against the function of one trajectory; nothing where there is no GPU."""
+    cuda = build.cuda_library()
+    if cuda is None:
+        return []
+    system = da.zoo.PendulumCVT(eps=0.5)
+    q0, v0 = system.start("rotating")
+    q, params = q0 + np.linspace(0, 1, 300)[:, None], parameters(system)
+    v = jax.vmap(partial(project, system), (0, None))(q, v0)
+    alone = np.array(jax.vmap(partial(start, "leapfrog", system))(q, v))
+    states, seconds = np.ascontiguousarray(alone.T), np.zeros(1)
+    error = cuda.cvt_leapfrog_gpu(
+        pointer(states), pointer(params), H, STEPS, states.shape[1], pointer(seconds)
+    )
+    if error:
+        print(f"cvt_leapfrog_gpu did not run: CUDA error {error}")
+        return []
+    for one in alone:
+        single(library, "cvt_leapfrog", one, params, 3)
+    return [("cvt_leapfrog_gpu", difference(states, alone.T))]
+
+
 def main() -> int:
     """Prints how far C and library are apart; 1 where that is too far, or where nothing can be built."""
     library = build.library()
@@ -132,6 +154,7 @@ def main() -> int:
     for results, bound in (
         (against_library(library), TOLERANCE),
         (ensembles(library), TOLERANCE),
+        (gpu(library), TOLERANCE),
         (sines(library), SINE_ULPS),
     ):
         for label, worst in results:

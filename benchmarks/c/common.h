@@ -7,7 +7,12 @@
 
 #define MAX_ITERATIONS 50
 
+/* fmax is one instruction on Arm, a call elsewhere. */
+#ifdef __aarch64__
+static inline double larger(double a, double b) { return fmax(a, b); }
+#else
 static inline double larger(double a, double b) { return a > b ? a : b; }
+#endif
 
 static inline double largest(double a, double b, double c) {
     return larger(fabs(a), larger(fabs(b), fabs(c)));
@@ -20,23 +25,22 @@ static inline double vanish(double a) { return a - a; }
 static inline double resolution(double size_of_q, double h) { return DBL_EPSILON * size_of_q / fabs(h); }
 
 /* Corrections no longer shrink, at rounding or below what the equations resolve. */
-static inline int stalled(double error, double before, double scale, double noise) {
-    return (error > 0.25 * before) & ((before < 1e-11 * scale) | (error < noise));
+static inline int stalled(double error, double before, double noise) {
+    return (error > 0.25 * before) & ((before < 1e-11) | (error < noise));
 }
 
 /* Whether Newton's method is done: the rule of dalembert.numerics.newton, multiplied out so that nothing is
-   divided. `error` and `before` are the sizes of the last two corrections; errors go like e (e/before)^2. */
-static inline int settled(double error, double before, double scale, double noise, int count) {
-    int predicted = error * error * error <= 0.25 * DBL_EPSILON * scale * (before * before);
-    return (error <= 2 * DBL_EPSILON * scale)
-           | ((count > 1) & (predicted | stalled(error, before, scale, noise)));
+   divided. `error` and `before` are the last two corrections, relative to the natural size of the unknowns;
+   errors go like e (e/before)^2. */
+static inline int settled(double error, double before, double noise, int count) {
+    int predicted = error * error * error <= 0.25 * DBL_EPSILON * (before * before);
+    return (error <= 2 * DBL_EPSILON) | ((count > 1) & (predicted | stalled(error, before, noise)));
 }
 
 /* The same for Broyden's method, whose errors go like e (e/before). */
-static inline int settled_broyden(double error, double before, double scale, double noise, int count) {
-    int predicted = error * error <= 0.25 * DBL_EPSILON * scale * before;
-    return (error <= 2 * DBL_EPSILON * scale)
-           | ((count > 1) & (predicted | stalled(error, before, scale, noise)));
+static inline int settled_broyden(double error, double before, double noise, int count) {
+    int predicted = error * error <= 0.25 * DBL_EPSILON * before;
+    return (error <= 2 * DBL_EPSILON) | ((count > 1) & (predicted | stalled(error, before, noise)));
 }
 
 /* Lobatto's rule with six points on [0, 1]: nodes 0, NODE1 .. NODE4, 1 with the weights FINE0, FINE1, FINE2,

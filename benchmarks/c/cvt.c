@@ -64,8 +64,9 @@ long cvt_dla01(double *state, const double *params, double h, long steps, long s
         double sm = sin(yi);
         double k1 = h * y1, k2 = h * y2, k3 = h * driver1(eps, sm);
         double f1 = v1 - k1, f2 = v2 - k2, f3 = v3 - k3;
-        double resolved = resolution(largest(x1, x2, xi), h), noise = 64 * resolved;
-        double scale = larger(largest(v1, v2, v3), largest(k1, k2, k3)) + resolved + DBL_MIN;
+        double resolved = resolution(largest(x1, x2, xi), h);
+        double size = larger(largest(v1, v2, v3), largest(k1, k2, k3));
+        double unit = 1 / (size + resolved + DBL_MIN), noise = 64 * resolved * unit;
         double w1 = v1, w2 = v2, w3 = v3, error = DBL_MAX;
         int count = 0, done = 0;
         while (!done && count < MAX_ITERATIONS) {
@@ -75,8 +76,8 @@ long cvt_dla01(double *state, const double *params, double h, long steps, long s
             double d3 = f3 - w3, turn = (f2 - lam * sm) * inverse * c * hh * d3;
             double d1 = f1 - w1 - (lam + turn), d2 = f2 - w2 - sm * (lam + turn), before = error;
             w1 += d1, w2 += d2, w3 += d3;
-            error = largest(d1, d2, d3);
-            done = settled(error, before, scale, noise, ++count);
+            error = unit * largest(d1, d2, d3);
+            done = settled(error, before, noise, ++count);
         }
         y1 += hh * w1, y2 += hh * w2, yi += hh * w3;
         if (!(done && finite_state(y1, y2, yi, w1, w2, w3))) break;
@@ -99,8 +100,9 @@ long cvt_dla_half(double *state, const double *params, double h, long steps, lon
         double sm = sin(mi);
         double k1 = hh * x1, k2 = hh * x2, k3 = hh * slope;
         double g1 = v1 - k1, g2 = v2 - k2, g3 = v3 - k3;
-        double resolved = resolution(largest(x1, x2, xi), h), noise = 64 * resolved;
-        double scale = larger(largest(v1, v2, v3), largest(k1, k2, k3)) + resolved + DBL_MIN;
+        double resolved = resolution(largest(x1, x2, xi), h);
+        double size = larger(largest(v1, v2, v3), largest(k1, k2, k3));
+        double unit = 1 / (size + resolved + DBL_MIN), noise = 64 * resolved * unit;
         double w1 = v1, w2 = v2, w3 = v3, error = DBL_MAX;
         int count = 0, done = 0;
         while (!done && count < MAX_ITERATIONS) {
@@ -116,8 +118,8 @@ long cvt_dla_half(double *state, const double *params, double h, long steps, lon
             double along = a * (r1 + s * r2) * inverse;
             double d1 = (r1 + along) * shrink, d2 = (r2 + sm * along) * shrink, before = error;
             w1 += d1, w2 += d2, w3 += d3;
-            error = largest(d1, d2, d3);
-            done = settled(error, before, scale, noise, ++count);
+            error = unit * largest(d1, d2, d3);
+            done = settled(error, before, noise, ++count);
         }
         m1 += hh * w1, m2 += hh * w2, mi += hh * w3;
         if (!(done && finite_state(m1, m2, mi, w1, w2, w3))) break;
@@ -160,8 +162,9 @@ long cvt_dd(double *state, const double *params, double h, long steps, long save
     long step = 0, wait = save_every;
     for (; step < steps; step++) {
         double k1 = hh * x1, k2 = hh * x2, k3 = hh * slope0;
-        double resolved = resolution(largest(x1, x2, xi), h), noise = 64 * resolved;
-        double scale = larger(largest(u1, u2, u3), largest(k1, k2, k3)) + resolved + DBL_MIN;
+        double resolved = resolution(largest(x1, x2, xi), h);
+        double size = larger(largest(u1, u2, u3), largest(k1, k2, k3));
+        double unit = 1 / (size + resolved + DBL_MIN), noise = 64 * resolved * unit;
         double w1 = u1 - k1, w2 = u2 - k2, w3 = u3 - k3, error = DBL_MAX;
         int count = 0, done = 0;
         while (!done && count < MAX_ITERATIONS) {
@@ -203,8 +206,8 @@ long cvt_dd(double *state, const double *params, double h, long steps, long save
             double part = (e1 * y1 + e2 * y2 + e3 * y3) / (1 + (e1 * z1 + e2 * z2 + e3 * z3));
             double n1 = y1 - part * z1, n2 = y2 - part * z2, n3 = y3 - part * z3, before = error;
             w1 += n1, w2 += n2, w3 += n3;
-            error = largest(n1, n2, n3);
-            done = settled(error, before, scale, noise, ++count);
+            error = unit * largest(n1, n2, n3);
+            done = settled(error, before, noise, ++count);
         }
         double y1 = x1 + h * w1, y2 = x2 + h * w2, yi = xi + h * w3;
         double next1 = 2 * w1 - u1, next2 = 2 * w2 - u2, next3 = 2 * w3 - u3;
@@ -237,8 +240,9 @@ long cvt_frame(double *state, const double *params, double h, long steps, long s
     for (; step < steps; step++) {
         double push = hh * (b1 * x1 + b2 * x2), k1 = b1 * push, k2 = b2 * push, k3 = hh * slope0;
         double o1 = b1 * wk, o2 = b2 * wk;
-        double resolved = resolution(largest(x1, x2, xi), h), noise = 64 * resolved;
-        double scale = larger(largest(o1, o2, wx), largest(k1, k2, k3)) + resolved + DBL_MIN;
+        double resolved = resolution(largest(x1, x2, xi), h);
+        double size = larger(largest(o1, o2, wx), largest(k1, k2, k3));
+        double unit = 1 / (size + resolved + DBL_MIN), noise = 64 * resolved * unit;
         double u1 = o1 - k1, u2 = o2 - k2, u3 = wx - k3, error = DBL_MAX;
         /* The inverse i, the last step n and the last value l. */
         double i11 = 1 - cut * b1 * b1, i12 = -cut * b1 * b2, i13 = 0, i21 = i12, i22 = 1 - cut * b2 * b2;
@@ -277,8 +281,8 @@ long cvt_frame(double *state, const double *params, double h, long steps, long s
             n3 = -(i31 * F1 + i32 * F2 + i33 * F3);
             double before = error;
             u1 += n1, u2 += n2, u3 += n3;
-            error = largest(n1, n2, n3);
-            done = settled_broyden(error, before, scale, noise, ++count);
+            error = unit * largest(n1, n2, n3);
+            done = settled_broyden(error, before, noise, ++count);
         }
         double s = sin(xi + hh * u3);
         FRAME(s, m1, m2);

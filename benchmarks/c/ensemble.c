@@ -10,8 +10,12 @@
 #include "sine.h"
 
 #define LANES 8
-#define EACH_LANE _Pragma("omp simd") for (int i = 0; i < LANES; i++)
-#define COUNT_LANES _Pragma("omp simd reduction(+ : going)") for (int i = 0; i < LANES; i++)
+/* Loops over the lanes vectorise. Unrolled, several vectors are under way at once, which hides latency as
+   long as there are registers. */
+#define PRAGMA_OF(text) _Pragma(#text)
+#define PRAGMA(text) PRAGMA_OF(text)
+#define LANES_BY(times) PRAGMA(GCC ivdep) PRAGMA(GCC unroll times) for (int i = 0; i < LANES; i++)
+#define EACH_LANE LANES_BY(4)
 
 typedef double Lanes[LANES] __attribute__((aligned(64)));
 typedef void Block(Lanes *state, const double *params, double h, long steps);
@@ -38,18 +42,20 @@ static inline double driver2(double eps, double s, double c) { return c * (1 - 4
 
 /* What Newton's method remembers of each lane. */
 typedef struct {
-    Lanes scale, noise, error, active;
+    Lanes unit, noise, error;
+    uint64_t active[LANES]; /* all bits while the lane goes on, else none */
 } Progress;
 
-/* Notes the size of a lane's correction; 1 while the lane goes on, 0 once it has settled. */
-static inline double progress(Progress *at, int i, double error, int count) {
-    at->active[i] = settled(error, at->error[i], at->scale[i], at->noise[i], count) ? 0 : at->active[i];
+/* Notes the size of a lane's correction; the result is zero once the lane has settled. */
+static inline uint64_t progress(Progress *at, int i, double error, int count) {
+    uint64_t active = settled(error, at->error[i], at->noise[i], count) ? 0 : at->active[i];
+    at->active[i] = active;
     at->error[i] = error;
-    return at->active[i];
+    return active;
 }
 
 /* The correction d, and none for a lane that has settled. */
-static inline double masked(double active, double d) { return active > 0 ? d : 0; }
+static inline double masked(uint64_t active, double d) { return of_bits(bits_of(d) & active); }
 
 static void cvt_leapfrog_block(Lanes *state, const double *params, double h, long steps) {
     const double eps = params[0], hh = 0.5 * h;
@@ -83,21 +89,23 @@ static void cvt_dla01_block(Lanes *state, const double *params, double h, long s
             sm[i] = sine(xi[i]);
             double k1 = h * x1[i], k2 = h * x2[i], k3 = h * driver1(eps, sm[i]);
             f1[i] = v1[i] - k1, f2[i] = v2[i] - k2, f3[i] = v3[i] - k3;
-            at.scale[i] = larger(largest(v1[i], v2[i], v3[i]), largest(k1, k2, k3)) + resolved + DBL_MIN;
-            at.noise[i] = 64 * resolved, at.error[i] = DBL_MAX, at.active[i] = 1;
+            double size = larger(largest(v1[i], v2[i], v3[i]), largest(k1, k2, k3));
+            at.unit[i] = 1 / (size + resolved + DBL_MIN);
+            at.noise[i] = 64 * resolved * at.unit[i], at.error[i] = DBL_MAX, at.active[i] = -1;
         }
-        double going = 1;
-        for (int count = 1; going > 0 && count <= MAX_ITERATIONS; count++) {
+        uint64_t going = 1;
+        for (int count = 1; going && count <= MAX_ITERATIONS; count++) {
             going = 0;
-            COUNT_LANES {
-                double s, c, active = at.active[i];
+            EACH_LANE {
+                double s, c;
+                uint64_t active = at.active[i];
                 sine_cosine(xi[i] + hh * v3[i], &s, &c);
                 double inverse = 1 / (1 + s * sm[i]), lam = (f1[i] + s * f2[i]) * inverse;
                 double d3 = f3[i] - v3[i], turn = (f2[i] - lam * sm[i]) * inverse * c * hh * d3;
                 double d1 = f1[i] - v1[i] - (lam + turn), d2 = f2[i] - v2[i] - sm[i] * (lam + turn);
-                double error = largest(d1, d2, d3);
+                double error = at.unit[i] * largest(d1, d2, d3);
                 v1[i] += masked(active, d1), v2[i] += masked(active, d2), v3[i] += masked(active, d3);
-                going += progress(&at, i, error, count);
+                going |= progress(&at, i, error, count);
             }
         }
         EACH_LANE x1[i] += hh * v1[i], x2[i] += hh * v2[i], xi[i] += hh * v3[i];
@@ -118,14 +126,16 @@ static void cvt_dla_half_block(Lanes *state, const double *params, double h, lon
             x1[i] += hh * v1[i], x2[i] += hh * v2[i], xi[i] += hh * v3[i];
             sm[i] = sine(xi[i]);
             g1[i] = v1[i] - k1, g2[i] = v2[i] - k2, g3[i] = v3[i] - k3;
-            at.scale[i] = larger(largest(v1[i], v2[i], v3[i]), largest(k1, k2, k3)) + resolved + DBL_MIN;
-            at.noise[i] = 64 * resolved, at.error[i] = DBL_MAX, at.active[i] = 1;
+            double size = larger(largest(v1[i], v2[i], v3[i]), largest(k1, k2, k3));
+            at.unit[i] = 1 / (size + resolved + DBL_MIN);
+            at.noise[i] = 64 * resolved * at.unit[i], at.error[i] = DBL_MAX, at.active[i] = -1;
         }
-        double going = 1;
-        for (int count = 1; going > 0 && count <= MAX_ITERATIONS; count++) {
+        uint64_t going = 1;
+        for (int count = 1; going && count <= MAX_ITERATIONS; count++) {
             going = 0;
-            COUNT_LANES {
-                double s, c, active = at.active[i], w1 = v1[i], w2 = v2[i], w3 = v3[i];
+            EACH_LANE {
+                uint64_t active = at.active[i];
+                double s, c, w1 = v1[i], w2 = v2[i], w3 = v3[i];
                 sine_cosine(xi[i] + hh * w3, &s, &c);
                 double f1 = g1[i] - hh * (x1[i] + hh * w1), f2 = g2[i] - hh * (x2[i] + hh * w2);
                 double f3 = g3[i] - hh * driver1(eps, s);
@@ -135,10 +145,10 @@ static void cvt_dla_half_block(Lanes *state, const double *params, double h, lon
                 double r1 = f1 - w1 - (lam + turn), r2 = f2 - w2 - sm[i] * (lam + turn);
                 double along = a * (r1 + s * r2) * inverse;
                 double d1 = (r1 + along) * shrink, d2 = (r2 + sm[i] * along) * shrink;
-                double error = largest(d1, d2, d3);
+                double error = at.unit[i] * largest(d1, d2, d3);
                 v1[i] = w1 + masked(active, d1), v2[i] = w2 + masked(active, d2);
                 v3[i] = w3 + masked(active, d3);
-                going += progress(&at, i, error, count);
+                going |= progress(&at, i, error, count);
             }
         }
         EACH_LANE {
@@ -163,15 +173,17 @@ static void cvt_dd_block(Lanes *state, const double *params, double h, long step
         EACH_LANE {
             double k1 = hh * x1[i], k2 = hh * x2[i], k3 = hh * slope0[i];
             double resolved = per_h * largest(x1[i], x2[i], xi[i]);
-            at.scale[i] = larger(largest(u1[i], u2[i], u3[i]), largest(k1, k2, k3)) + resolved + DBL_MIN;
-            at.noise[i] = 64 * resolved, at.error[i] = DBL_MAX, at.active[i] = 1;
+            double size = larger(largest(u1[i], u2[i], u3[i]), largest(k1, k2, k3));
+            at.unit[i] = 1 / (size + resolved + DBL_MIN);
+            at.noise[i] = 64 * resolved * at.unit[i], at.error[i] = DBL_MAX, at.active[i] = -1;
             w1[i] = u1[i] - k1, w2[i] = u2[i] - k2, w3[i] = u3[i] - k3;
         }
-        double going = 1;
-        for (int count = 1; going > 0 && count <= MAX_ITERATIONS; count++) {
+        uint64_t going = 1;
+        for (int count = 1; going && count <= MAX_ITERATIONS; count++) {
             going = 0;
-            COUNT_LANES {
-                double active = at.active[i], o1 = w1[i], o2 = w2[i], o3 = w3[i], x = xi[i];
+            LANES_BY(1) {
+                uint64_t active = at.active[i];
+                double o1 = w1[i], o2 = w2[i], o3 = w3[i], x = xi[i];
                 double d1 = h * o1, d2 = h * o2, d3 = h * o3, m1 = x1[i] + hh * o1, m2 = x2[i] + hh * o2;
                 double s, c, s1, c1;
                 sine_cosine(x + hh * o3, &s, &c);
@@ -185,7 +197,7 @@ static void cvt_dd_block(Lanes *state, const double *params, double h, long step
                 int needed = gap > 1e-8 * largest(m1, m2, fine);
                 double smooth = (fine - mid) * d3, defect = driver(eps, s1, c1) - value0[i] - fine * d3;
                 double r = smooth + (needed ? defect : 0);
-                /* Where the quadrature is exact d3 is small, and a series has no cancellation: at the midpoint,
+                /* Where the quadrature is exact d3 is small, and a series does not cancel: at the midpoint,
                    which moves with d3, r = W''' d3^3/24 + W''''' d3^5/1920. */
                 double twice = 1 - 2 * s * s, mid2 = -s - 4 * eps * twice, mid3 = -c * (1 - 16 * eps * s);
                 double mid4 = s + 16 * eps * twice;
@@ -210,10 +222,10 @@ static void cvt_dd_block(Lanes *state, const double *params, double h, long step
                 z1 += s * along, z2 -= along;
                 double part = (e1 * y1 + e2 * y2 + e3 * y3) / (1 + (e1 * z1 + e2 * z2 + e3 * z3));
                 double n1 = y1 - part * z1, n2 = y2 - part * z2, n3 = y3 - part * z3;
-                double error = largest(n1, n2, n3);
+                double error = at.unit[i] * largest(n1, n2, n3);
                 w1[i] = o1 + masked(active, n1), w2[i] = o2 + masked(active, n2);
                 w3[i] = o3 + masked(active, n3);
-                going += progress(&at, i, error, count);
+                going |= progress(&at, i, error, count);
             }
         }
         EACH_LANE {

@@ -79,8 +79,8 @@ static inline long dla(double *state, const double *params, double h, long steps
         double phi = middle[4] + hh * v[4], turn = sin(phi), f = r * cos(phi);
         double number = m * fm * (cm * v[0] + sm * v[1]) - J * turn_m * v[2];
         double mixed = m * fm * f, offset = J * turn_m * turn;
-        double resolved = resolution(size(q), h), noise = 64 * resolved;
-        double scale = size(v) + resolved + DBL_MIN;
+        double resolved = resolution(size(q), h);
+        double unit = 1 / (size(v) + resolved + DBL_MIN), noise = 64 * resolved * unit;
         double w1 = v[0], w2 = v[1], w3 = v[2], error = DBL_MAX;
         int count = 0, done = 0;
         while (!done && count < MAX_ITERATIONS) {
@@ -91,8 +91,8 @@ static inline long dla(double *state, const double *params, double h, long steps
             double d3 = -(w3 + turn * w) / (1 + turn * t), along = f * (w + t * d3), across = hh * f * w * d3;
             double d1 = c * along - s * across - w1, d2 = s * along + c * across - w2, before = error;
             w1 += d1, w2 += d2, w3 += d3;
-            error = largest(d1, d2, d3);
-            done = settled(error, before, scale, noise, ++count);
+            error = unit * largest(d1, d2, d3);
+            done = settled(error, before, noise, ++count);
         }
         double after[5] = {w1, w2, w3, v[3], v[4]};
         for (int i = 0; i < 5; i++) next[i] = middle[i] + hh * after[i];
@@ -124,8 +124,8 @@ long snakeboard_dd(double *state, const double *params, double h, long steps, lo
         double phi = q[4] + hh * u[4], turn = sin(phi), f = r * cos(phi);
         double inverse = 1 / (m * f * f + J * turn * turn), push = m * f * inverse;
         double rest = J * turn * u[2] * inverse;
-        double resolved = resolution(size(q), h), noise = 64 * resolved;
-        double scale = size(u) + resolved + DBL_MIN;
+        double resolved = resolution(size(q), h);
+        double unit = 1 / (size(u) + resolved + DBL_MIN), noise = 64 * resolved * unit;
         double w1 = u[0], w2 = u[1], w3 = u[2], error = DBL_MAX;
         int count = 0, done = 0;
         while (!done && count < MAX_ITERATIONS) {
@@ -136,8 +136,8 @@ long snakeboard_dd(double *state, const double *params, double h, long steps, lo
             double d3 = -(w3 + turn * w) / (1 + turn * t), along = f * (w + t * d3), across = hh * f * w * d3;
             double d1 = c * along - s * across - w1, d2 = s * along + c * across - w2, before = error;
             w1 += d1, w2 += d2, w3 += d3;
-            error = largest(d1, d2, d3);
-            done = settled(error, before, scale, noise, ++count);
+            error = unit * largest(d1, d2, d3);
+            done = settled(error, before, noise, ++count);
         }
         double after[5] = {2 * w1 - u[0], 2 * w2 - u[1], 2 * w3 - u[2], u[3], u[4]}, w[5];
         double next[5] = {q[0] + h * w1, q[1] + h * w2, q[2] + h * w3, q[3] + h * u[3], q[4] + h * u[4]};

@@ -1,9 +1,26 @@
 """Matrix factorisations of small matrices, written out in scalar nodes."""
 
+import functools
+
+import jax
 import numpy as np
 
 from dalembert.kernels.graph import Graph, Node
 from dalembert.kernels.interpret import Interpreter, Nodes, objects, rule
+from dalembert.numerics import unrolled_solve
+
+
+@functools.cache
+def _solve_jaxpr(a: tuple, b: tuple, dtype: np.dtype, positive: bool):
+    return jax.make_jaxpr(functools.partial(unrolled_solve, positive=positive))(
+        jax.ShapeDtypeStruct(a, dtype), jax.ShapeDtypeStruct(b, dtype)
+    )
+
+
+@rule("small_solve")
+def _small_solve(it: Interpreter, equation, a: Nodes, b: Nodes):
+    dtype, positive = equation.outvars[0].aval.dtype, equation.params["positive"]
+    return it.closed(_solve_jaxpr(a.shape, b.shape, dtype, positive), [a, b])
 
 
 def _batches(x: Nodes) -> list[Nodes]:

@@ -8,6 +8,7 @@ from dalembert.numerics.linear import (
     null_space,
     solve,
     solve_spd,
+    unrolled_solve,
 )
 from dalembert.numerics.newton import NewtonInfo, newton
 
@@ -22,4 +23,5 @@ __all__ = [
     "null_space",
     "solve",
     "solve_spd",
+    "unrolled_solve",
 ]

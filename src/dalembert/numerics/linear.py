@@ -4,22 +4,30 @@ A LAPACK call costs more than a whole time step at these sizes, so elimination i
 scalars and left to the compiler. Every function here is differentiable and works under vmap.
 """
 
-from collections.abc import Callable
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+
+# Written in lax, not jax.numpy: these are traced hundreds of times, and each jax.numpy call takes ten times as
+# long to trace. Sums of products, because a dot call costs more at this size.
 
 
 def matvec(a: Array, x: Array) -> Array:
-    """The product a x, as a sum of products (a dot call costs more at this size)."""
-    return jnp.sum(a * x, axis=-1)
+    """The product a x."""
+    return lax.reduce_sum(lax.mul(a, lax.broadcast_in_dim(x, a.shape, (1,))), axes=(1,))
 
 
 def matmul(a: Array, b: Array) -> Array:
     """The product a b of two small matrices."""
-    return jnp.sum(a[:, :, None] * b[None, :, :], axis=1)
+    shape = (a.shape[0], a.shape[1], b.shape[1])
+    left, right = lax.broadcast_in_dim(a, shape, (0, 1)), lax.broadcast_in_dim(b, shape, (1, 2))
+    return lax.reduce_sum(lax.mul(left, right), axes=(1,))
 
 
 def _factor(a: Array) -> tuple[list, list]:
@@ -67,10 +75,13 @@ def _pivoted(a: Array, b: Array) -> Array:
     left, right = a, b.reshape(n, -1)  # kept apart, so that the result stays linear in b
     for k in range(n):
         best = jnp.argmax(jnp.where(rows >= k, jnp.abs(left[:, k]), -1.0))
-        order = jnp.where(rows == k, best, jnp.where(rows == best, k, rows))
-        left, right = left[order], right[order]
-        factors, pivot, here = left[:, k : k + 1], left[k, k], (rows == k)[:, None]
-        left, right = (jnp.where(here, x / pivot, x - factors * (x[k] / pivot)) for x in (left, right))
+        chosen = (rows == best)[:, None]
+        here = (rows == k)[:, None]
+        pivot_left, pivot_right = (jnp.sum(jnp.where(chosen, x, 0.0), axis=0) for x in (left, right))
+        left, right = (jnp.where(chosen, x[k], x) for x in (left, right))  # row k goes where the pivot was
+        pivot_right, pivot_left, factors = pivot_right / pivot_left[k], pivot_left / pivot_left[k], left[:, k : k + 1]
+        left = jnp.where(here, pivot_left, left - factors * pivot_left)
+        right = jnp.where(here, pivot_right, right - factors * pivot_right)
     return right.reshape(b.shape)
 
 
@@ -95,20 +106,51 @@ def _solve_spd(a: Array, b: Array) -> Array:
     return _substitute(low, u, b)
 
 
-def _differentiable(raw: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """The solve with the derivative x' = a^-1 (b' - a' x) instead of that of the elimination."""
-    solve = jax.custom_jvp(raw)
-
-    @solve.defjvp
-    def _(primals, tangents):
-        (a, b), (a_dot, b_dot) = primals, tangents
-        x = solve(a, b)
-        return x, solve(a, b_dot - (matvec(a_dot, x) if x.ndim == 1 else matmul(a_dot, x)))
-
-    return solve
+# One primitive, so that tracing a solve, or a derivative of one, is a single operation. Its derivative is
+# x' = a^-1 (b' - a' x) instead of that of the elimination; right sides of a batch share one elimination.
+solve_p = Primitive("small_solve")
 
 
-_solve_general, _solve_positive = _differentiable(_solve), _differentiable(_solve_spd)
+def unrolled_solve(a: Array, b: Array, *, positive: bool) -> Array:
+    """What the primitive computes, in elementary operations."""
+    return _solve_spd(a, b) if positive else _solve(a, b)
+
+
+def _bind(a: Array, b: Array, positive: bool) -> Array:
+    return solve_p.bind(a, b, positive=positive)
+
+
+def _jvp(primals, tangents, *, positive: bool):
+    (a, b), (a_dot, b_dot) = primals, tangents
+    x = _bind(a, b, positive)
+    right = None if isinstance(b_dot, ad.Zero) else b_dot
+    if not isinstance(a_dot, ad.Zero):
+        turned = matvec(a_dot, x) if x.ndim == 1 else matmul(a_dot, x)
+        right = -turned if right is None else right - turned
+    return x, ad.Zero.from_primal_value(x) if right is None else _bind(a, right, positive)
+
+
+def _transpose(cotangent, a, b, *, positive: bool):
+    if isinstance(cotangent, ad.Zero):
+        return None, ad.Zero(b.aval)
+    return None, _bind(a.T, cotangent, positive)
+
+
+def _batch(arguments, dims, *, positive: bool):
+    (a, b), (a_dim, b_dim) = arguments, dims
+    if a_dim is None:
+        b = jnp.moveaxis(b, b_dim, -1)
+        x = _bind(a, b.reshape(b.shape[0], -1), positive).reshape(b.shape)
+        return x, x.ndim - 1
+    return jax.vmap(functools.partial(unrolled_solve, positive=positive), dims)(a, b), 0
+
+
+solve_p.def_impl(functools.partial(jax.jit, static_argnames="positive")(unrolled_solve))
+solve_p.def_abstract_eval(lambda a, b, *, positive: jax.core.ShapedArray(b.shape, b.dtype))
+ad.primitive_jvps[solve_p] = _jvp
+ad.primitive_transposes[solve_p] = _transpose
+batching.primitive_batchers[solve_p] = _batch
+mlir.register_lowering(solve_p, mlir.lower_fun(unrolled_solve, multiple_results=False))
 
 
 def solve(a: Array, b: Array) -> Array:
@@ -117,7 +159,7 @@ def solve(a: Array, b: Array) -> Array:
     Elimination without pivoting, a residual check, and elimination with pivoting where the check fails.
     A singular matrix gives NaN or infinity, which the time loop reports.
     """
-    return _solve_general(a, b)
+    return _bind(*_same(a, b), positive=False)
 
 
 def solve_spd(a: Array, b: Array) -> Array:
@@ -126,7 +168,12 @@ def solve_spd(a: Array, b: Array) -> Array:
     Elimination needs no pivoting here. A pivot that has lost all its digits (the matrix is singular to
     rounding) turns the result into NaN, so that a rank drop is reported and not stepped over.
     """
-    return _solve_positive(a, b)
+    return _bind(*_same(a, b), positive=True)
+
+
+def _same(a: Array, b: Array) -> tuple[Array, Array]:
+    dtype = jnp.promote_types(a.dtype, b.dtype)
+    return lax.convert_element_type(a, dtype), lax.convert_element_type(b, dtype)
 
 
 def null_space(a: Array) -> Array:

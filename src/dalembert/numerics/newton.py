@@ -40,21 +40,21 @@ def newton(
         zero = jnp.zeros((), guess.dtype)
         return guess, NewtonInfo(zero, jnp.zeros((), jnp.int32), jnp.ones((), bool))
     eps = jnp.finfo(guess.dtype).eps
-    function = jax.jit(function)  # traced once, although it is called in several places
     # Errors of Newton go like e (e/e_before)^2, those of Broyden at least like e (e/e_before).
     power = 2 if slope is None else 1
 
-    def settled(error, before, count):
+
+    def settled(error, before, count, scale, noise):
         predicted = error * (error / before) ** power
         stalled = (error > 0.25 * before) & ((before < 1e-11) | (error * jnp.max(scale) < noise))
         return (error <= 2 * eps) | ((count > 1) & ((predicted <= 0.25 * eps) | stalled))
 
-    def iterate(correct, x, memory):
+    def iterate(correct, x, memory, scale, noise):
         """Corrections until they settle; `correct(x, memory)` returns a correction and the memory."""
 
         def unfinished(carry):
             _, _, error, before, count = carry
-            return ~settled(error, before, count) & jnp.isfinite(error) & (count < MAX_ITERATIONS)
+            return ~settled(error, before, count, scale, noise) & jnp.isfinite(error) & (count < MAX_ITERATIONS)
 
         def body(carry):
             x, memory, error, _, count = carry
@@ -64,10 +64,11 @@ def newton(
         large = jnp.full((), jnp.finfo(x.dtype).max, x.dtype)
         start = (x, memory, large, large, jnp.zeros((), jnp.int32))
         x, _, error, before, count = lax.while_loop(unfinished, body, start)
-        # As floats: custom_root cannot differentiate beside whole numbers.
-        return x, jnp.stack([error, count.astype(x.dtype), settled(error, before, count).astype(x.dtype)])
+        # As floats, which have derivatives (zero ones).
+        good = settled(error, before, count, scale, noise)
+        return x, jnp.stack([error, count.astype(x.dtype), good.astype(x.dtype)])
 
-    def solve_root(f, x):
+    def solve_root(f, x, scale, noise, inverse):
         def exact(x, memory):
             jacobian, value = jax.jacfwd(lambda y: (f(y),) * 2, has_aux=True)(x)
             return -solve(jacobian, value), memory
@@ -83,15 +84,27 @@ def newton(
             step = -matvec(inverse, value)
             return step, (inverse, step, value)
 
-        if slope is None:
-            return iterate(exact, x, ())
-        inverse = solve(slope(), jnp.eye(x.shape[0], dtype=x.dtype))
-        return iterate(broyden, x, (inverse, jnp.zeros_like(x), jnp.zeros_like(x)))
+        if inverse is None:
+            return iterate(exact, x, (), scale, noise)
+        return iterate(broyden, x, (inverse, jnp.zeros_like(x), jnp.zeros_like(x)), scale, noise)
 
-    def solve_tangent(linear, y):
-        matrix = jax.vmap(linear, out_axes=1)(jnp.eye(y.shape[0], dtype=y.dtype))
-        return solve(matrix, y)
+    # Closed-over values become arguments, so that derivatives can be taken with respect to them.
+    closed, values = jax.closure_convert(function, guess)
+    inverse = None if slope is None else solve(slope(), jnp.eye(guess.shape[0], dtype=guess.dtype))
+    aside = jax.tree.map(lax.stop_gradient, (scale, jnp.asarray(noise, guess.dtype), inverse))
 
-    x, info = lax.custom_root(function, guess, solve_root, solve_tangent, has_aux=True)
+    @jax.custom_jvp
+    def root(x, aside, *values):
+        return solve_root(lambda y: closed(y, *values), x, *aside)
+
+    @root.defjvp
+    def _(primals, tangents):
+        (_, _, *values), (_, _, *changes) = primals, tangents
+        x, info = root(*primals)
+        _, change = jax.jvp(lambda *values: closed(x, *values), tuple(values), tuple(changes))
+        jacobian = jax.jacfwd(lambda y: closed(y, *values))(x)
+        return (x, info), (-solve(jacobian, change), jnp.zeros_like(info))
+
+    x, info = root(lax.stop_gradient(guess), aside, *values)
     info = lax.stop_gradient(info)
     return x, NewtonInfo(info[0], info[1].astype(jnp.int32), info[2] > 0)

@@ -1,0 +1,50 @@
+"""Machine code from LLVM's language, in this process."""
+
+import ctypes
+import functools
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+_lock = threading.Lock()
+
+
+@functools.cache
+def _host() -> tuple[Any, str, str]:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.Target.from_default_triple(), llvm.get_host_cpu_name(), features
+
+
+class Machine:
+    """A compiled module; `function` gives a callable, which runs without Python's lock."""
+
+    def __init__(self, text: str):
+        import llvmlite.binding as llvm
+
+        with _lock:
+            target, cpu, features = _host()
+            machine = target.create_target_machine(cpu=cpu, features=features, opt=3, jit=True, reloc="pic")
+            import os
+            if os.environ.get("DUMPIR"): open(os.environ["DUMPIR"],"w").write(text)
+            module = llvm.parse_assembly(text)
+            module.verify()
+            module.triple = machine.triple
+            module.data_layout = str(machine.target_data)
+            options = llvm.create_pipeline_tuning_options(speed_level=2)
+            options.loop_unrolling = False
+            options.loop_vectorization = False
+            options.slp_vectorization = False
+            builder = llvm.create_pass_builder(machine, options)
+            builder.getModulePassManager().run(module, builder)
+            self._engine = llvm.create_mcjit_compiler(module, machine)
+            self._engine.finalize_object()
+
+    def function(self, name: str, arguments: Sequence[Any], result: Any = None) -> Any:
+        """The function with this name."""
+        function = ctypes.CFUNCTYPE(result, *arguments)(self._engine.get_function_address(name))
+        function.machine = self  # the code lives as long as the function
+        return function

@@ -1,0 +1,435 @@
+"""From the graph of scalars to LLVM's language, for one trajectory or a vector of them.
+
+Every scalar lives in a register: a number, or with `lanes` a vector with one number a member. Loops run until
+their last member is done, each member keeping its own result.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dalembert.kernels.emit import Plan
+from dalembert.kernels.graph import Node, Region, Unsupported
+
+TYPES = {"float64": "double", "bool": "i1", "int32": "i32", "int64": "i64"}
+FLOAT = "contract"  # a product and a sum may share one rounding, as in C
+
+_FLOATS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
+_WHOLE = {
+    "add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shift_left": "shl",
+    "shift_right_logical": "lshr", "shift_right_arithmetic": "ashr",
+}  # fmt: skip
+_COMPARE = {"eq": ("oeq", "eq"), "ne": ("une", "ne"), "lt": ("olt", "slt"), "le": ("ole", "sle"),
+            "gt": ("ogt", "sgt"), "ge": ("oge", "sge")}  # fmt: skip
+_INTRINSIC = {
+    "sin": "sin", "cos": "cos", "sqrt": "sqrt", "exp": "exp", "exp2": "exp2", "log": "log", "abs": "fabs",
+    "floor": "floor", "ceil": "ceil", "pow": "pow", "max": "maximum", "min": "minimum",
+}  # fmt: skip
+_LIBRARY = {
+    "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "atan2": "atan2", "sinh": "sinh",
+    "cosh": "cosh", "tanh": "tanh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "cbrt": "cbrt",
+    "expm1": "expm1", "log1p": "log1p", "erf": "erf", "erfc": "erfc", "nextafter": "nextafter",
+}  # fmt: skip
+
+
+class Value:
+    """A register or a constant, and whether it differs between members."""
+
+    __slots__ = ("text", "wide")
+
+    def __init__(self, text: str, wide: bool = False):
+        self.text, self.wide = text, wide
+
+
+def literal(value: np.generic) -> str:
+    """A constant in LLVM's spelling."""
+    if value.dtype == np.float64:
+        return f"0x{np.float64(value).view(np.uint64):016X}"
+    return str(int(value)) if value.dtype != bool else ("true" if value else "false")
+
+
+class Writer:
+    """Writes one function: instructions in order, blocks, and the outside functions it calls."""
+
+    def __init__(self, lanes: int = 1):
+        self.lanes = lanes
+        self.lines: list[str] = []
+        self.declared: set[str] = set()
+        self.count = 0
+        self.block_name = "entry"
+
+    def name(self, prefix: str = "v") -> str:
+        """A new name."""
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def put(self, text: str) -> str:
+        """An instruction with a result; returns its register."""
+        register = f"%{self.name()}"
+        self.lines.append(f"  {register} = {text}")
+        return register
+
+    def do(self, text: str) -> None:
+        """An instruction without a result."""
+        self.lines.append(f"  {text}")
+
+    def block(self, name: str) -> None:
+        """Begins a block; jumps there from the one before must be written already."""
+        self.lines.append(f"{name}:")
+        self.block_name = name
+
+    def type(self, dtype: np.dtype, wide: bool) -> str:
+        """The type of a value."""
+        name = TYPES.get(str(dtype))
+        if name is None:
+            raise Unsupported("convert_element_type", f"numbers of type {dtype}")
+        return f"<{self.lanes} x {name}>" if wide and self.lanes > 1 else name
+
+    def widen(self, x: Value, dtype: np.dtype) -> Value:
+        """x as a vector over the members."""
+        if x.wide or self.lanes == 1:
+            return Value(x.text, True)
+        kind = TYPES[str(dtype)]
+        if not x.text.startswith("%"):
+            return Value("<" + ", ".join([f"{kind} {x.text}"] * self.lanes) + ">", True)
+        one = self.put(f"insertelement <{self.lanes} x {kind}> poison, {kind} {x.text}, i32 0")
+        wide = self.put(
+            f"shufflevector <{self.lanes} x {kind}> {one}, <{self.lanes} x {kind}> poison, "
+            f"<{self.lanes} x i32> zeroinitializer"
+        )
+        return Value(wide, True)
+
+    def call(self, function: str, dtype: np.dtype, arguments: Sequence[Value], wide: bool, result: str = "") -> str:
+        """An intrinsic of numbers or vectors."""
+        kind = self.type(dtype, wide)
+        result = result or kind
+        self.declared.add(f"declare {result} @{function}({', '.join([kind] * len(arguments))})")
+        return self.put(f"call {result} @{function}({', '.join(f'{kind} {a.text}' for a in arguments)})")
+
+    def reduce(self, how: str, mask: Value) -> str:
+        """Whether a condition holds for any ("or") or for all ("and") members."""
+        if self.lanes == 1 or not mask.wide:
+            return mask.text
+        function = f"llvm.vector.reduce.{how}.v{self.lanes}i1"
+        return self.call(function, np.dtype(bool), [mask], True, "i1")
+
+    def instruction(self, node: Node, arguments: list[Value]) -> Value:
+        """One operation."""
+        wide = self.lanes > 1 and any(a.wide for a in arguments)
+        if wide:
+            keep = node.op == "select_n" and not arguments[0].wide
+            arguments = [
+                a if a.wide or (keep and i == 0) else self.widen(a, node.args[i].dtype)
+                for i, a in enumerate(arguments)
+            ]
+        kind = node.args[0].dtype.kind
+        for table in (_select, _arithmetic, _functions, _conversions):
+            text = table(self, node, arguments, kind, wide)
+            if text:
+                return Value(text, wide)
+        raise Unsupported(node.op)
+
+    def body(self) -> str:
+        """All instructions."""
+        return "\n".join(self.lines)
+
+
+def _select(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> str:
+    if node.op != "select_n":
+        return ""
+    if node.args[0].dtype != bool or len(a) != 3:
+        raise Unsupported("select_n", "among more than two cases")
+    mask = w.type(np.dtype(bool), wide and a[0].wide)
+    of = w.type(node.dtype, wide)
+    return w.put(f"select {mask} {a[0].text}, {of} {a[2].text}, {of} {a[1].text}")
+
+
+def _arithmetic(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> str:
+    of = w.type(node.args[0].dtype, wide)
+    if node.op in _COMPARE:
+        # Booleans compare as unsigned numbers: true is greater than false.
+        code = _COMPARE[node.op][0] if kind == "f" else _COMPARE[node.op][1]
+        code = code.replace("s", "u") if kind == "b" else code
+        return w.put(f"{'fcmp' if kind == 'f' else 'icmp'} {code} {of} {a[0].text}, {a[1].text}")
+    if kind == "f" and node.op in _FLOATS:
+        return w.put(f"{_FLOATS[node.op]} {FLOAT} {of} {a[0].text}, {a[1].text}")
+    if kind == "f" and node.op == "neg":
+        return w.put(f"fneg {of} {a[0].text}")
+    if kind in "ib" and node.op in _WHOLE:
+        return w.put(f"{_WHOLE[node.op]} {of} {a[0].text}, {a[1].text}")
+    one = lambda value, dtype: w.widen(Value(literal(dtype.type(value))), dtype).text if wide else literal(  # noqa: E731
+        dtype.type(value)
+    )
+    dtype = node.args[0].dtype
+    if kind in "ib" and node.op == "not":
+        return w.put(f"xor {of} {a[0].text}, {one(True, dtype) if kind == 'b' else one(-1, dtype)}")
+    if kind == "i" and node.op == "neg":
+        return w.put(f"sub {of} {one(0, dtype)}, {a[0].text}")
+    if kind == "i" and node.op in ("div", "rem"):
+        # As in JAX: x/0 is -1 and x rem 0 is x.
+        mask = w.type(np.dtype(bool), wide)
+        zero = w.put(f"icmp eq {of} {a[1].text}, {one(0, dtype)}")
+        safe = w.put(f"select {mask} {zero}, {of} {one(1, dtype)}, {of} {a[1].text}")
+        value = w.put(f"{'sdiv' if node.op == 'div' else 'srem'} {of} {a[0].text}, {safe}")
+        other = one(-1, dtype) if node.op == "div" else a[0].text
+        return w.put(f"select {mask} {zero}, {of} {other}, {of} {value}")
+    return ""
+
+
+def _functions(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> str:
+    dtype, of = node.args[0].dtype, w.type(node.args[0].dtype, wide)
+    suffix = f"v{w.lanes}f64" if wide else "f64"
+    whole = f"v{w.lanes}i{8 * dtype.itemsize}" if wide else f"i{8 * dtype.itemsize}"
+    if kind == "f" and node.op in _INTRINSIC:
+        return w.call(f"llvm.{_INTRINSIC[node.op]}.{suffix}", dtype, a, wide)
+    if kind == "f" and node.op == "round":
+        even = "EVEN" in str(node.params[1].get("rounding_method"))
+        return w.call(f"llvm.{'rint' if even else 'round'}.{suffix}", dtype, a, wide)
+    if kind == "i" and node.op in ("max", "min"):
+        return w.call(f"llvm.s{node.op}.{whole}", dtype, a, wide)
+    if kind == "b" and node.op in ("max", "min"):
+        return w.put(f"{'or' if node.op == 'max' else 'and'} {of} {a[0].text}, {a[1].text}")
+
+    def number(value):
+        return w.widen(Value(literal(dtype.type(value))), dtype).text if wide else literal(dtype.type(value))
+
+    if kind == "f" and node.op == "rsqrt":
+        root = w.call(f"llvm.sqrt.{suffix}", dtype, a, wide)
+        return w.put(f"fdiv {of} {number(1)}, {root}")
+    if kind == "f" and node.op == "logistic":
+        minus = Value(w.put(f"fneg {of} {a[0].text}"), wide)
+        power = w.call(f"llvm.exp.{suffix}", dtype, [minus], wide)
+        return w.put(f"fdiv {of} {number(1)}, {w.put(f'fadd {of} {number(1)}, {power}')}")
+    if kind in "fi" and node.op in ("sign", "abs"):
+        mask, code = w.type(np.dtype(bool), wide), "fcmp o" if kind == "f" else "icmp s"
+        below = w.put(f"{code}lt {of} {a[0].text}, {number(0)}")
+        if node.op == "abs":
+            minus = w.put(f"sub {of} {number(0)}, {a[0].text}")
+            return w.put(f"select {mask} {below}, {of} {minus}, {of} {a[0].text}")
+        above = w.put(f"{code}gt {of} {a[0].text}, {number(0)}")
+        rest = w.put(f"select {mask} {below}, {of} {number(-1)}, {of} {a[0].text}")  # zero and NaN stay
+        return w.put(f"select {mask} {above}, {of} {number(1)}, {of} {rest}")
+    if kind == "f" and node.op in _LIBRARY:
+        return _library(w, _LIBRARY[node.op], a, wide)
+    return ""
+
+
+def _library(w: Writer, function: str, arguments: list[Value], wide: bool) -> str:
+    """A function of the C library, one member at a time."""
+    w.declared.add(f"declare double @{function}({', '.join(['double'] * len(arguments))})")
+    if not wide:
+        return w.put(f"call double @{function}({', '.join(f'double {a.text}' for a in arguments)})")
+    vector, result = f"<{w.lanes} x double>", "poison"
+    for i in range(w.lanes):
+        parts = [w.put(f"extractelement {vector} {a.text}, i32 {i}") for a in arguments]
+        value = w.put(f"call double @{function}({', '.join(f'double {x}' for x in parts)})")
+        result = w.put(f"insertelement {vector} {result}, double {value}, i32 {i}")
+    return result
+
+
+def _conversions(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> str:
+    if node.op == "reduce_precision":
+        raise Unsupported(node.op)
+    if node.op != "convert_element_type":
+        return ""
+    source, target = node.args[0].dtype, node.dtype
+    before, after = w.type(source, wide), w.type(target, wide)
+    if target == bool:
+        zero = w.widen(Value(literal(source.type(0))), source).text if wide else literal(source.type(0))
+        return w.put(f"{'fcmp une' if kind == 'f' else 'icmp ne'} {before} {a[0].text}, {zero}")
+    if kind == "f":
+        name = f"llvm.fptosi.sat.{_suffix(w, target, wide)}.{_suffix(w, source, wide)}"
+        return w.call(name, source, a, wide, after)
+    if target.kind == "f":
+        return w.put(f"{'uitofp' if kind == 'b' else 'sitofp'} {before} {a[0].text} to {after}")
+    if target.itemsize == source.itemsize and kind != "b":
+        return a[0].text
+    how = "zext" if kind == "b" else "sext" if target.itemsize > source.itemsize else "trunc"
+    return w.put(f"{how} {before} {a[0].text} to {after}")
+
+
+def _suffix(w: Writer, dtype: np.dtype, wide: bool) -> str:
+    return (f"v{w.lanes}" if wide else "") + f"{'f' if dtype.kind == 'f' else 'i'}{8 * dtype.itemsize}"
+
+
+class Function:
+    """A plan, written into a Writer wherever it is called."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+
+    def write(self, w: Writer, inputs: Sequence[Value]) -> list[Value]:
+        """The instructions that compute the outputs from the inputs, at the writer's place."""
+        self.w = w
+        values = {n.id: inputs[n.value] for n in self.plan.needed.values() if n.op == "input"}
+        self._region(self.plan.root, values)
+        return [self._read(node, values) for node in self.plan.outputs]
+
+    def _read(self, node: Node, values: dict) -> Value:
+        return Value(literal(node.value)) if node.op == "const" else values[node.id]
+
+    def _wide(self, node: Node, values: dict) -> Value:
+        value = self._read(node, values)
+        return self.w.widen(value, node.dtype) if self.w.lanes > 1 else value
+
+    def _region(self, region: Region, values: dict) -> None:
+        for node in self.plan.content[id(region)]:
+            if node.op == "result":
+                values[node.id] = values[node.args[0].id][node.value]
+            elif node.op in ("while", "loop", "cond"):
+                values[node.id] = {"while": self._while, "loop": self._loop, "cond": self._cond}[node.op](node, values)
+            else:
+                values[node.id] = self.w.instruction(node, [self._read(a, values) for a in node.args])
+
+    def _phi(self, nodes: Sequence[Node], starts: Sequence[Value], before: str) -> tuple[list[str], list[int], str]:
+        """Loop variables; what they become at the loop's end is filled in later."""
+        registers, places = [], []
+        for node, start in zip(nodes, starts, strict=True):
+            registers.append(self.w.put(f"phi {self.w.type(node.dtype, self.w.lanes > 1)} [{start.text}, %{before}]"))
+            places.append(len(self.w.lines) - 1)
+        return registers, places, before
+
+    def _close(self, places: Sequence[int], ends: Sequence[Value], block: str) -> None:
+        for place, end in zip(places, ends, strict=True):
+            self.w.lines[place] += f", [{end.text}, %{block}]"
+
+    def _split(self, node: Node, region: Region, offset: int) -> tuple[list[int], list[int]]:
+        kept = sorted(self.plan.kept[node.id])
+        fixed = [i for i in kept if region.results[i] is region.parameters[i + offset]]
+        return [i for i in kept if i not in fixed], fixed
+
+    def _while(self, node: Node, values: dict) -> dict[int, Value]:
+        w, (condition, body) = self.w, node.params
+        wide = w.lanes > 1
+        moving, fixed = self._split(node, body, 0)
+        still = {i: self._wide(node.args[i], values) for i in fixed}
+        starts = [self._wide(node.args[i], values) for i in moving]
+        head, inside, done = w.name("while"), w.name("do"), w.name("done")
+        before = w.block_name
+        w.do(f"br label %{head}")
+        w.block(head)
+        registers, places, _ = self._phi([node.args[i] for i in moving], starts, before)
+        now = {**dict(zip(moving, [Value(r, wide) for r in registers], strict=True)), **still}
+        active = ""
+        if wide:
+            active = w.put(f"phi <{w.lanes} x i1> [{self._all_true()}, %{before}]")
+            active_place = len(w.lines) - 1
+        inner = {**values, **{condition.parameters[i].id: x for i, x in now.items()}}
+        self._region(condition, inner)
+        going = self._wide(condition.results[0], inner)
+        if wide:
+            going = Value(w.put(f"and <{w.lanes} x i1> {going.text}, {active}"), True)
+        w.do(f"br i1 {w.reduce('or', going)}, label %{inside}, label %{done}")
+        w.block(inside)
+        inner = {**values, **{body.parameters[i].id: x for i, x in now.items()}}
+        self._region(body, inner)
+        ends = [self._wide(body.results[i], inner) for i in moving]
+        if wide:
+            ends = [
+                Value(w.put(f"select <{w.lanes} x i1> {going.text}, {t} {new.text}, {t} {old}"), True)
+                for new, old, t in zip(ends, registers, [w.type(node.args[i].dtype, True) for i in moving], strict=True)
+            ]
+            w.lines[active_place] += f", [{going.text}, %{w.block_name}]"
+        self._close(places, ends, w.block_name)
+        w.do(f"br label %{head}")
+        w.block(done)
+        return now
+
+    def _all_true(self) -> str:
+        return "<" + ", ".join(["i1 true"] * self.w.lanes) + ">"
+
+    def _loop(self, node: Node, values: dict) -> dict[int, Value]:
+        w, (body, length) = self.w, node.params
+        moving, fixed = self._split(node, body, 1)
+        still = {i: self._wide(node.args[i], values) for i in fixed}
+        starts = [self._wide(node.args[i], values) for i in moving]
+        head, done, before = w.name("loop"), w.name("done"), w.block_name
+        w.do(f"br label %{head}")
+        w.block(head)
+        counter = w.put(f"phi i32 [0, %{before}]")
+        counter_place = len(w.lines) - 1
+        registers, places, _ = self._phi([node.args[i] for i in moving], starts, before)
+        now = {**dict(zip(moving, [Value(r, w.lanes > 1) for r in registers], strict=True)), **still}
+        inner = {**values, body.parameters[0].id: Value(counter)}
+        inner.update({body.parameters[i + 1].id: x for i, x in now.items()})
+        self._region(body, inner)
+        ends = [self._wide(body.results[i], inner) for i in moving]
+        following = w.put(f"add i32 {counter}, 1")
+        w.lines[counter_place] += f", [{following}, %{w.block_name}]"
+        self._close(places, ends, w.block_name)
+        again = w.put(f"icmp slt i32 {following}, {length}")
+        w.do(f"br i1 {again}, label %{head}, label %{done}")
+        w.block(done)
+        return {**dict(zip(moving, ends, strict=True)), **still}
+
+    def _cond(self, node: Node, values: dict) -> dict[int, Value]:
+        w, kept = self.w, sorted(self.plan.kept[node.id])
+        index = self._read(node.args[0], values)
+        regions = node.params
+        result: dict[int, Value] = {}
+        # A chain of two-way choices, the last branch first: it is the usual one.
+        mask = self._is_at_least(node, index, len(regions) - 1)
+        yes, no, end = w.name("yes"), w.name("no"), w.name("end")
+        w.do(f"br i1 {w.reduce('and', mask)}, label %{yes}, label %{no}")
+        w.block(yes)
+        first = self._branch(regions[-1], kept, values)
+        yes_end = w.block_name
+        w.do(f"br label %{end}")
+        w.block(no)
+        if w.lanes > 1 and index.wide:
+            second = self._branch(regions[0], kept, values)
+            for k in range(1, len(regions)):
+                here = self._is_at_least(node, index, k)
+                other = self._branch(regions[k], kept, values)
+                for j, i in enumerate(kept):
+                    t = w.type(regions[0].results[i].dtype, True)
+                    text = f"select <{w.lanes} x i1> {here.text}, {t} {other[j].text}, {t} {second[j].text}"
+                    second[j] = Value(w.put(text), True)
+        else:
+            second = self._chain(node, index, len(regions) - 2, kept, values)
+        no_end = w.block_name
+        w.do(f"br label %{end}")
+        w.block(end)
+        for j, i in enumerate(kept):
+            t = w.type(regions[0].results[i].dtype, w.lanes > 1)
+            text = f"phi {t} [{first[j].text}, %{yes_end}], [{second[j].text}, %{no_end}]"
+            result[i] = Value(w.put(text), w.lanes > 1)
+        return result
+
+    def _chain(self, node: Node, index: Value, k: int, kept: list[int], values: dict) -> list[Value]:
+        """Branches k, k-1, ..., 0 of a choice that is the same for all members."""
+        w = self.w
+        if k == 0:
+            return self._branch(node.params[0], kept, values)
+        mask = self._is_at_least(node, index, k)
+        yes, no, end = w.name("yes"), w.name("no"), w.name("end")
+        w.do(f"br i1 {mask.text}, label %{yes}, label %{no}")
+        w.block(yes)
+        first, yes_end = self._branch(node.params[k], kept, values), w.block_name
+        w.do(f"br label %{end}")
+        w.block(no)
+        second, no_end = self._chain(node, index, k - 1, kept, values), w.block_name
+        w.do(f"br label %{end}")
+        w.block(end)
+        types = [w.type(node.params[0].results[i].dtype, w.lanes > 1) for i in kept]
+        return [
+            Value(w.put(f"phi {t} [{a.text}, %{yes_end}], [{b.text}, %{no_end}]"), w.lanes > 1)
+            for t, a, b in zip(types, first, second, strict=True)
+        ]
+
+    def _is_at_least(self, node: Node, index: Value, k: int) -> Value:
+        if node.args[0].dtype == bool:
+            return index
+        wide = index.wide and self.w.lanes > 1
+        of = self.w.type(node.args[0].dtype, wide)
+        bound = literal(node.args[0].dtype.type(k))
+        bound = self.w.widen(Value(bound), node.args[0].dtype).text if wide else bound
+        return Value(self.w.put(f"icmp sge {of} {index.text}, {bound}"), wide)
+
+    def _branch(self, region: Region, kept: list[int], values: dict) -> list[Value]:
+        inner = dict(values)
+        self._region(region, inner)
+        return [self._wide(region.results[i], inner) for i in kept]
+
+
+Emit = Callable[[Writer], None]

@@ -1,0 +1,196 @@
+"""Time loops as machine code: one trajectory, or many side by side."""
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from dalembert.kernels.jit import Machine
+from dalembert.kernels.llvm import TYPES, Function, Value, Writer
+from dalembert.kernels.scalarise import Scalars
+
+_POINTER, _LONG = ctypes.c_void_p, ctypes.c_int64
+
+
+def dtypes_of(shapes: Sequence[tuple]) -> list[np.dtype]:
+    """The type of every entry."""
+    return [dtype for shape, dtype in shapes for _ in range(math.prod(shape))]
+
+
+class Block(Writer):
+    """A writer that also reads and writes memory, where everything is stored as float64."""
+
+    def load(self, pointer: str, index: int, dtype: np.dtype, stride: str = "", lane: str = "") -> Value:
+        """Entry `index` of a vector, or with a stride its row of the members from `lane` on."""
+        wide = bool(stride) and self.lanes > 1
+        at = self._address(pointer, index, stride, lane)
+        value = self.put(f"load {self.type(np.dtype(float), wide)}, ptr {at}, align 8")
+        before, after = self.type(np.dtype(float), wide), self.type(dtype, wide)
+        if dtype == bool:
+            zero = self.widen(Value("0.0"), np.dtype(float)).text if wide else "0.0"
+            value = self.put(f"fcmp une {before} {value}, {zero}")
+        elif dtype.kind == "i":
+            value = self.put(f"fptosi {before} {value} to {after}")
+        return Value(value, wide)
+
+    def store(self, x: Value, dtype: np.dtype, pointer: str, index: int, stride: str = "", lane: str = "") -> None:
+        """The reverse of `load`."""
+        wide = bool(stride) and self.lanes > 1
+        if wide:
+            x = self.widen(x, dtype)
+        text, after = x.text, self.type(np.dtype(float), wide)
+        if dtype.kind in "ib":
+            how = "uitofp" if dtype == bool else "sitofp"
+            text = self.put(f"{how} {self.type(dtype, wide)} {text} to {after}")
+        self.do(f"store {after} {text}, ptr {self._address(pointer, index, stride, lane)}, align 8")
+
+    def _address(self, pointer: str, index: int, stride: str, lane: str) -> str:
+        if not stride:
+            return self.put(f"getelementptr double, ptr {pointer}, i64 {index}")
+        row = self.put(f"mul i64 {stride}, {index}")
+        return self.put(f"getelementptr double, ptr {pointer}, i64 {self.put(f'add i64 {row}, {lane}')}")
+
+    def phis(self, dtypes: Sequence[np.dtype], starts: Sequence[Value], before: str) -> tuple[list[Value], list[int]]:
+        """Loop variables, and the lines to be finished by `close`."""
+        wide = self.lanes > 1
+        places, values = [], []
+        for dtype, start in zip(dtypes, starts, strict=True):
+            values.append(Value(self.put(f"phi {self.type(dtype, wide)} [{start.text}, %{before}]"), wide))
+            places.append(len(self.lines) - 1)
+        return values, places
+
+    def close(self, places: Sequence[int], ends: Sequence[Value]) -> None:
+        """Completes loop variables with their values at the end of the loop's body, which is here."""
+        for place, end in zip(places, ends, strict=True):
+            self.lines[place] += f", [{end.text}, %{self.block_name}]"
+
+    def counter(self, start: str, before: str) -> tuple[str, int]:
+        """A whole loop variable."""
+        return self.put(f"phi i64 [{start}, %{before}]"), len(self.lines) - 1
+
+
+class Loop:
+    """begin, step and output of a time loop, for parameters and starts of given shapes.
+
+    `begin(parameters, start) -> (carry, row)`; `step(parameters, carry) -> carry`;
+    `output(parameters, carry) -> row`. `code(carry)` is the entry that is zero while all is well.
+    """
+
+    def __init__(self, begin: Callable, step: Callable, output: Callable, code: Callable, parameters: Any, start: Any):
+        self.begin = Scalars(begin, parameters, start)
+        self.parameters = dtypes_of(self.begin.inputs)[: _entries(parameters)]
+        carry, row = jax.tree.unflatten(
+            self.begin.result_tree, [jax.ShapeDtypeStruct(*x) for x in self.begin.results]
+        )
+        self.row_tree, self.row_shapes = jax.tree.structure(row), _shapes(row)
+        self.carry_tree, self.carry_shapes = jax.tree.structure(carry), _shapes(carry)
+        self.carry, self.row = dtypes_of(self.carry_shapes), dtypes_of(self.row_shapes)
+        self.step = Scalars(step, parameters, carry)
+        self.output = Scalars(output, parameters, carry)
+        number = jax.tree.unflatten(self.carry_tree, range(len(self.carry_shapes)))
+        self.code = sum(math.prod(shape) for shape, _ in self.carry_shapes[: code(number)])
+
+    def single(self) -> tuple[Callable, Callable]:
+        """start(parameters, start, carry, row) and run(parameters, carry, first, every, count, rows, capacity).
+
+        All arrays are float64. `run` makes up to `count` steps, writing a row after `first` steps and then after
+        each `every`; it returns how many rows are full. The row after them holds the last state.
+        """
+        machine = _machine(self._start(), self._run())
+        start = machine.function("start", [_POINTER] * 4)
+        run = machine.function("run", [_POINTER, _POINTER, _LONG, _LONG, _LONG, _POINTER, _LONG], _LONG)
+        return start, run
+
+    def _start(self) -> tuple[str, set[str]]:
+        w = Block()
+        inputs = [w.load("%parameters", i, t) for i, t in enumerate(self.parameters)]
+        rest = dtypes_of(self.begin.inputs)[len(self.parameters) :]
+        inputs += [w.load("%first", i, t) for i, t in enumerate(rest)]
+        results = Function(self.begin.plan).write(w, inputs)
+        for i, (x, t) in enumerate(zip(results[: len(self.carry)], self.carry, strict=True)):
+            w.store(x, t, "%carry", i)
+        for i, (x, t) in enumerate(zip(results[len(self.carry) :], self.row, strict=True)):
+            w.store(x, t, "%row", i)
+        w.do("ret void")
+        head = "define void @start(ptr noalias %parameters, ptr noalias %first, ptr noalias %carry, ptr noalias %row)"
+        return f"{head} {{\nentry:\n{w.body()}\n}}", w.declared
+
+    def _run(self) -> tuple[str, set[str]]:
+        w = Block()
+        parameters = [w.load("%parameters", i, t) for i, t in enumerate(self.parameters)]
+        carry = [w.load("%carry", i, t) for i, t in enumerate(self.carry)]
+        w.do("br label %segment")
+        w.block("segment")
+        carry, carry_places = w.phis(self.carry, carry, "entry")
+        left, left_place = w.counter("%count", "entry")
+        size, size_place = w.counter("%first", "entry")
+        row, row_place = w.counter("0", "entry")
+        fits = w.put(f"icmp slt i64 {left}, {size}")
+        todo = w.put(f"select i1 {fits}, i64 {left}, i64 {size}")
+        carry, done = self._steps(w, parameters, carry, todo, "segment")
+        target = w.put(f"getelementptr double, ptr %rows, i64 {w.put(f'mul i64 {row}, {len(self.row)}')}")
+        for i, (x, t) in enumerate(zip(Function(self.output.plan).write(w, [*parameters, *carry]), self.row, strict=True)):
+            w.store(x, t, target, i)
+        fine = w.put(f"icmp eq {TYPES[str(self.carry[self.code])]} {carry[self.code].text}, 0")
+        whole = w.put(f"icmp eq i64 {done}, {size}")
+        full = w.put(f"zext i1 {w.put(f'and i1 {fine}, {whole}')} to i64")
+        new_row, new_left = w.put(f"add i64 {row}, {full}"), w.put(f"sub i64 {left}, {done}")
+        more = w.put(f"icmp sgt i64 {new_left}, 0")
+        room = w.put(f"icmp slt i64 {new_row}, %capacity")
+        again = w.put(f"and i1 {w.put(f'and i1 {fine}, {more}')}, {room}")
+        w.close(carry_places, carry)
+        for place, text in ((left_place, new_left), (size_place, "%every"), (row_place, new_row)):
+            w.lines[place] += f", [{text}, %{w.block_name}]"
+        w.do(f"br i1 {again}, label %segment, label %end")
+        w.block("end")
+        for i, (x, t) in enumerate(zip(carry, self.carry, strict=True)):
+            w.store(x, t, "%carry", i)
+        w.do(f"ret i64 {new_row}")
+        head = (
+            "define i64 @run(ptr noalias %parameters, ptr noalias %carry, i64 %first, i64 %every, i64 %count, "
+            "ptr noalias %rows, i64 %capacity)"
+        )
+        return f"{head} {{\nentry:\n{w.body()}\n}}", w.declared
+
+    def _steps(self, w: Block, parameters: list[Value], carry: list[Value], todo: str, before: str):
+        """Up to `todo` steps while some member is well; the state then, and how many were done."""
+        before = w.block_name
+        head, body, done = w.name("steps"), w.name("step"), w.name("stepped")
+        w.do(f"br label %{head}")
+        w.block(head)
+        now, places = w.phis(self.carry, carry, before)
+        i, i_place = w.counter("0", before)
+        kind = w.type(self.carry[self.code], w.lanes > 1)
+        zero = w.widen(Value("0"), self.carry[self.code]).text if w.lanes > 1 else "0"
+        well = Value(w.put(f"icmp eq {kind} {now[self.code].text}, {zero}"), w.lanes > 1)
+        go = w.put(f"and i1 {w.reduce('or', well)}, {w.put(f'icmp slt i64 {i}, {todo}')}")
+        w.do(f"br i1 {go}, label %{body}, label %{done}")
+        w.block(body)
+        new = Function(self.step.plan).write(w, [*parameters, *now])
+        if w.lanes > 1:
+            new = [
+                Value(w.put(f"select <{w.lanes} x i1> {well.text}, {t} {w.widen(a, d).text}, {t} {b.text}"), True)
+                for a, b, d, t in zip(new, now, self.carry, [w.type(d, True) for d in self.carry], strict=True)
+            ]
+        w.close(places, new)
+        following = w.put(f"add i64 {i}, 1")
+        w.lines[i_place] += f", [{following}, %{w.block_name}]"
+        w.do(f"br label %{head}")
+        w.block(done)
+        return now, i
+
+
+def _machine(*functions: tuple[str, set[str]]) -> Machine:
+    declared = set().union(*(names for _, names in functions))
+    return Machine("\n".join([*(text for text, _ in functions), *sorted(declared)]))
+
+
+def _entries(tree: Any) -> int:
+    return sum(int(np.prod(np.shape(x))) for x in jax.tree.leaves(tree))
+
+
+def _shapes(tree: Any) -> list[tuple]:
+    return [(x.shape, np.dtype(x.dtype)) for x in jax.tree.leaves(tree)]
