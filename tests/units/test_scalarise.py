@@ -18,11 +18,24 @@ from user_functions import FORWARD_ONLY, FUNCTIONS, STIFFNESS, positive4
 from dalembert.kernels import Unsupported, scalarise, sincos
 
 EPS = np.finfo(float).eps
-# These two options halve the time to compile, which is nearly all of this file's run time.
-compiled = functools.partial(
-    jax.jit,
-    compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True},
-)
+
+
+def quick_options():
+    """Compiler options that make compiling, nearly all of this file's run time, five times faster; {} if unknown."""
+    options = {
+        "xla_backend_optimization_level": 0,
+        "xla_llvm_disable_expensive_passes": True,
+        "xla_cpu_use_fusion_emitters": False,
+        "xla_cpu_parallel_codegen_split_count": 1,
+    }
+    try:
+        jax.jit(jnp.sin, compiler_options=options)(1.0)
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return options
+
+
+compiled = functools.partial(jax.jit, compiler_options=quick_options())
 
 
 def tolerance(want, moved):
@@ -197,7 +210,7 @@ def evaluate(tree, x, sizes=None):
     return value
 
 
-@settings(max_examples=30, deadline=None, derandomize=True, database=None)
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
 @given(scalars(5) | vectors(5).map(lambda v: ("dot", v, ("all",))))
 def test_random_expressions(tree):
     """Value and gradient at a generic point and at one with a zero and a tie."""
@@ -224,17 +237,9 @@ def test_random_expressions(tree):
 # What is emitted
 
 STRUCTURE = {
-    "broadcast_in_dim",
-    "reshape",
-    "squeeze",
-    "slice",
-    "concatenate",
-    "stack",
-    "unstack",
-    "split",
-    "pad",
-}
-STRUCTURE |= {"transpose", "convert_element_type", "copy"}
+    "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "pad", "reshape", "slice", "split", "squeeze",
+    "stack", "transpose", "unstack",
+}  # fmt: skip
 
 
 def equations(function, *args):

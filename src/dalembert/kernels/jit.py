@@ -28,10 +28,7 @@ class Machine:
         with _lock:
             target, cpu, features = _host()
             machine = target.create_target_machine(cpu=cpu, features=features, opt=3, jit=True, reloc="pic")
-            import os
-            if os.environ.get("DUMPIR"): open(os.environ["DUMPIR"],"w").write(text)
             module = llvm.parse_assembly(text)
-            module.verify()
             module.triple = machine.triple
             module.data_layout = str(machine.target_data)
             options = llvm.create_pipeline_tuning_options(speed_level=2)

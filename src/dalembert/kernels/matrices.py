@@ -12,7 +12,7 @@ from dalembert.numerics import unrolled_solve
 
 @functools.cache
 def _solve_jaxpr(a: tuple, b: tuple, dtype: np.dtype, positive: bool):
-    return jax.make_jaxpr(functools.partial(unrolled_solve, positive=positive))(
+    return jax.make_jaxpr(functools.partial(unrolled_solve, positive=positive, masks=True))(
         jax.ShapeDtypeStruct(a, dtype), jax.ShapeDtypeStruct(b, dtype)
     )
 

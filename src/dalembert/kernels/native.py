@@ -76,10 +76,11 @@ class Loop:
     """begin, step and output of a time loop, for parameters and starts of given shapes.
 
     `begin(parameters, start) -> (carry, row)`; `step(parameters, carry) -> carry`;
-    `output(parameters, carry) -> row`. `code(carry)` is the entry that is zero while all is well.
+    `output(parameters, carry) -> row`. `told(carry)` are scalars that a failing step still sets, everything else
+    staying as it was; the first of them is zero while all is well.
     """
 
-    def __init__(self, begin: Callable, step: Callable, output: Callable, code: Callable, parameters: Any, start: Any):
+    def __init__(self, begin: Callable, step: Callable, output: Callable, told: Callable, parameters: Any, start: Any):
         self.begin = Scalars(begin, parameters, start)
         self.parameters = dtypes_of(self.begin.inputs)[: _entries(parameters)]
         carry, row = jax.tree.unflatten(
@@ -90,8 +91,22 @@ class Loop:
         self.carry, self.row = dtypes_of(self.carry_shapes), dtypes_of(self.row_shapes)
         self.step = Scalars(step, parameters, carry)
         self.output = Scalars(output, parameters, carry)
+        self.told = self.entries(told)
+        self.code = self.told[0]
+
+    def entries(self, which: Callable) -> list[int]:
+        """Where the scalars `which(carry)` are among the carry's entries."""
         number = jax.tree.unflatten(self.carry_tree, range(len(self.carry_shapes)))
-        self.code = sum(math.prod(shape) for shape, _ in self.carry_shapes[: code(number)])
+        return [sum(math.prod(s) for s, _ in self.carry_shapes[:k]) for k in which(number)]
+
+    def rows(self, block: np.ndarray) -> Any:
+        """Rows of numbers (K, R) as the tree of arrays that `output` returns, with K first."""
+        leaves, position = [], 0
+        for shape, dtype in self.row_shapes:
+            size = math.prod(shape)
+            leaves.append(block[:, position : position + size].reshape(len(block), *shape).astype(dtype))
+            position += size
+        return jax.tree.unflatten(self.row_tree, leaves)
 
     def single(self) -> tuple[Callable, Callable]:
         """start(parameters, start, carry, row) and run(parameters, carry, first, every, count, rows, capacity).
@@ -130,7 +145,7 @@ class Loop:
         row, row_place = w.counter("0", "entry")
         fits = w.put(f"icmp slt i64 {left}, {size}")
         todo = w.put(f"select i1 {fits}, i64 {left}, i64 {size}")
-        carry, done = self._steps(w, parameters, carry, todo, "segment")
+        carry, done = self._steps(w, parameters, carry, todo)
         target = w.put(f"getelementptr double, ptr %rows, i64 {w.put(f'mul i64 {row}, {len(self.row)}')}")
         for i, (x, t) in enumerate(zip(Function(self.output.plan).write(w, [*parameters, *carry]), self.row, strict=True)):
             w.store(x, t, target, i)
@@ -155,32 +170,58 @@ class Loop:
         )
         return f"{head} {{\nentry:\n{w.body()}\n}}", w.declared
 
-    def _steps(self, w: Block, parameters: list[Value], carry: list[Value], todo: str, before: str):
+    def _steps(self, w: Block, parameters: list[Value], carry: list[Value], todo: str):
         """Up to `todo` steps while some member is well; the state then, and how many were done."""
         before = w.block_name
-        head, body, done = w.name("steps"), w.name("step"), w.name("stepped")
+        head, body, done = (w.name(x) for x in ("steps", "step", "stepped"))
         w.do(f"br label %{head}")
         w.block(head)
         now, places = w.phis(self.carry, carry, before)
         i, i_place = w.counter("0", before)
-        kind = w.type(self.carry[self.code], w.lanes > 1)
-        zero = w.widen(Value("0"), self.carry[self.code]).text if w.lanes > 1 else "0"
-        well = Value(w.put(f"icmp eq {kind} {now[self.code].text}, {zero}"), w.lanes > 1)
-        go = w.put(f"and i1 {w.reduce('or', well)}, {w.put(f'icmp slt i64 {i}, {todo}')}")
-        w.do(f"br i1 {go}, label %{body}, label %{done}")
+        more = w.put(f"icmp slt i64 {i}, {todo}")
+        well = self._well(w, now[self.code])
+        if w.lanes > 1:
+            more = w.put(f"and i1 {w.reduce('or', well)}, {more}")
+        w.do(f"br i1 {more}, label %{body}, label %{done}")
         w.block(body)
         new = Function(self.step.plan).write(w, [*parameters, *now])
+        fine = self._well(w, w.widen(new[self.code], self.carry[self.code]))
         if w.lanes > 1:
+            fine = Value(w.put(f"and <{w.lanes} x i1> {fine.text}, {well.text}"), True)
             new = [
-                Value(w.put(f"select <{w.lanes} x i1> {well.text}, {t} {w.widen(a, d).text}, {t} {b.text}"), True)
-                for a, b, d, t in zip(new, now, self.carry, [w.type(d, True) for d in self.carry], strict=True)
+                self._either(w, well if k in self.told else fine, a, b, dtype)
+                for k, (a, b, dtype) in enumerate(zip(new, now, self.carry, strict=True))
             ]
-        w.close(places, new)
         following = w.put(f"add i64 {i}, 1")
+        w.close(places, new)
         w.lines[i_place] += f", [{following}, %{w.block_name}]"
-        w.do(f"br label %{head}")
+        if w.lanes > 1:
+            w.do(f"br label %{head}")
+            w.block(done)
+            return now, i
+        end = w.block_name
+        w.do(f"br i1 {fine.text}, label %{head}, label %{done}")
         w.block(done)
-        return now, i
+        last = [
+            Value(w.put(f"phi {w.type(t, False)} [{a.text}, %{head}], [{(b if k in self.told else a).text}, %{end}]"))
+            for k, (a, b, t) in enumerate(zip(now, new, self.carry, strict=True))
+        ]
+        return last, i
+
+    def _well(self, w: Block, code: Value) -> Value:
+        """Whether a code says that all is well."""
+        wide = w.lanes > 1
+        zero = w.widen(Value("0"), self.carry[self.code]).text if wide else "0"
+        return Value(w.put(f"icmp eq {w.type(self.carry[self.code], wide)} {code.text}, {zero}"), wide)
+
+    def _either(self, w: Block, mask: Value, a: Value, b: Value, dtype: np.dtype) -> Value:
+        of = w.type(dtype, True)
+        return Value(w.put(f"select <{w.lanes} x i1> {mask.text}, {of} {w.widen(a, dtype).text}, {of} {b.text}"), True)
+
+
+def pack(tree: Any) -> np.ndarray:
+    """The entries of all leaves as one vector of float64."""
+    return np.concatenate([np.asarray(x, np.float64).reshape(-1) for x in jax.tree.leaves(tree)] or [np.zeros(0)])
 
 
 def _machine(*functions: tuple[str, set[str]]) -> Machine:

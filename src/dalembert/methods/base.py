@@ -55,6 +55,8 @@ class Method(eqx.Module):
     """Whether the method is defined for a constant mass matrix only."""
     general_lagrangian: ClassVar[bool] = False
     """Whether the method takes Lagrangians that are not kinetic minus potential energy."""
+    native: ClassVar[bool] = True
+    """Whether a step is short enough, in scalar operations, to be made into machine code."""
     takes_forces: ClassVar[bool] = False
     """Whether the method takes non-conservative forces."""
 

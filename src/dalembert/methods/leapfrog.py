@@ -1,6 +1,6 @@
 """The nonholonomic leap-frog."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 from jax import Array
@@ -12,14 +12,25 @@ from dalembert.numerics import matvec, solve_spd
 STARTS = ("half-kick", "momentum")
 
 
+class LeapFrogMemory(NamedTuple):
+    """The method's own velocity, and M^-1 grad V at the configuration."""
+
+    u: Array
+    pull: Array
+
+
+def _pull(system: System, q: Array) -> Array:
+    return solve_spd(system.metric(q), potential_gradient(system, q))
+
+
 class LeapFrog(Method):
     """The nonholonomic leap-frog (geometric nonholonomic integrator), explicit, order 2.
 
     Equations: [modin2020] (30), [ferraro2008] section 4; u = M^-1 p^-:
         uh = u0 - (h/2) M^-1 grad V(q0),   q1 = q0 + h uh,   u+ = uh - (h/2) M^-1 grad V(q1),
         v1 = P(q1) u+,   u1 = 2 v1 - u+   (a reflection: it keeps the kinetic energy).
-    Memory: u, which carries the multiplier from one step to the next: u = v + (h/2) M^-1 A^T lam. Without
-    it the method is first order and damps. start="half-kick" takes the exact multiplier at the start,
+    Memory: u, which carries the multiplier from one step to the next: u = v + (h/2) M^-1 A^T lam; without
+    it the method is first order and damps. And M^-1 grad V(q), which the next step uses again. start="half-kick" takes the exact multiplier at the start,
     "momentum" (the papers' runs) zero, which excites the parasitic mode more.
     Erratum: the printed A(q_1/2) must be A(q0), and lam0 is the lam1 of the step before.
     """
@@ -30,24 +41,24 @@ class LeapFrog(Method):
         if self.start not in STARTS:
             raise ValueError(f"LeapFrog has no start {self.start!r}; choose one of: {', '.join(STARTS)}")
 
-    def init(self, system: System, state: State, h: Array) -> Array:
+    def init(self, system: System, state: State, h: Array) -> LeapFrogMemory:
+        pull = _pull(system, state.q)
         if self.start == "momentum":
-            return state.v
+            return LeapFrogMemory(state.v, pull)
         lam = acceleration(system, state.q, state.v)[1]
         reaction = matvec(annihilator(system, state.q).T, lam)
-        return state.v + 0.5 * h * solve_spd(system.metric(state.q), reaction)
+        return LeapFrogMemory(state.v + 0.5 * h * solve_spd(system.metric(state.q), reaction), pull)
 
-    def step(self, system: System, state: State, memory: Array, h: Array):
-        q0, u0 = state.q, memory
-        mass = system.metric(q0)
-        half = u0 - 0.5 * h * solve_spd(mass, potential_gradient(system, q0))
-        q1 = q0 + h * half
-        plus = half - 0.5 * h * solve_spd(mass, potential_gradient(system, q1))
+    def step(self, system: System, state: State, memory: LeapFrogMemory, h: Array):
+        half = memory.u - 0.5 * h * memory.pull
+        q1 = state.q + h * half
+        pull = _pull(system, q1)
+        plus = half - 0.5 * h * pull
         v1 = project(system, q1, plus)
-        return State(q1, v1), 2 * v1 - plus, Report.explicit()
+        return State(q1, v1), LeapFrogMemory(2 * v1 - plus, pull), Report.explicit()
 
-    def output(self, system: System, state: State, memory: Array, h: Array) -> tuple[Array, Array]:
-        return memory, multipliers(system, state.q, (memory - state.v) * (2 / h))
+    def output(self, system: System, state: State, memory: LeapFrogMemory, h: Array) -> tuple[Array, Array]:
+        return memory.u, multipliers(system, state.q, (memory.u - state.v) * (2 / h))
 
     @property
     def spelling(self) -> str:

@@ -24,6 +24,7 @@ class Reference(Method):
     constant_metric = False
     general_lagrangian = True
     takes_forces = True
+    native = False
 
     def __check_init__(self):
         given = (self.rtol, self.atol)

@@ -68,24 +68,30 @@ def _factors_hold(a: Array, low: list, u: list) -> Array:
     return jnp.all(jnp.abs(product - jnp.sum(a, axis=1)) <= bound)
 
 
-def _pivoted(a: Array, b: Array) -> Array:
+def _exchange(x: Array, k: int, other: Array, masks: bool) -> Array:
+    """x with row k and row `other` exchanged, by indexing or by masks."""
+    rows = np.arange(x.shape[0])
+    if not masks:
+        return x[jnp.where(rows == k, other, jnp.where(rows == other, k, rows))]
+    chosen = (rows == other)[:, None]
+    row = jnp.sum(jnp.where(chosen, x, 0.0), axis=0)
+    return jnp.where((rows == k)[:, None], row, jnp.where(chosen, x[k], x))
+
+
+def _pivoted(a: Array, b: Array, masks: bool) -> Array:
     """Gauss-Jordan elimination with partial pivoting; a singular matrix gives NaN or infinity."""
     n = a.shape[0]
     rows = np.arange(n)
     left, right = a, b.reshape(n, -1)  # kept apart, so that the result stays linear in b
     for k in range(n):
         best = jnp.argmax(jnp.where(rows >= k, jnp.abs(left[:, k]), -1.0))
-        chosen = (rows == best)[:, None]
-        here = (rows == k)[:, None]
-        pivot_left, pivot_right = (jnp.sum(jnp.where(chosen, x, 0.0), axis=0) for x in (left, right))
-        left, right = (jnp.where(chosen, x[k], x) for x in (left, right))  # row k goes where the pivot was
-        pivot_right, pivot_left, factors = pivot_right / pivot_left[k], pivot_left / pivot_left[k], left[:, k : k + 1]
-        left = jnp.where(here, pivot_left, left - factors * pivot_left)
-        right = jnp.where(here, pivot_right, right - factors * pivot_right)
+        left, right = (_exchange(x, k, best, masks) for x in (left, right))
+        factors, pivot, here = left[:, k : k + 1], left[k, k], (rows == k)[:, None]
+        left, right = (jnp.where(here, x / pivot, x - factors * (x[k] / pivot)) for x in (left, right))
     return right.reshape(b.shape)
 
 
-def _solve(a: Array, b: Array) -> Array:
+def _solve(a: Array, b: Array, masks: bool) -> Array:
     if a.shape[0] == 0:
         return b
     if a.shape[0] == 1:
@@ -93,7 +99,7 @@ def _solve(a: Array, b: Array) -> Array:
     low, u = _factor(a)
     # The predicate depends on the matrix alone, so the solve stays linear (transposable) in b and is not
     # doubled when right sides are batched.
-    return lax.cond(_factors_hold(a, low, u), lambda: _substitute(low, u, b), lambda: _pivoted(a, b))
+    return lax.cond(_factors_hold(a, low, u), lambda: _substitute(low, u, b), lambda: _pivoted(a, b, masks))
 
 
 def _solve_spd(a: Array, b: Array) -> Array:
@@ -111,9 +117,9 @@ def _solve_spd(a: Array, b: Array) -> Array:
 solve_p = Primitive("small_solve")
 
 
-def unrolled_solve(a: Array, b: Array, *, positive: bool) -> Array:
-    """What the primitive computes, in elementary operations."""
-    return _solve_spd(a, b) if positive else _solve(a, b)
+def unrolled_solve(a: Array, b: Array, *, positive: bool, masks: bool = False) -> Array:
+    """What the primitive computes, in elementary operations; with masks instead of indexing for kernels."""
+    return _solve_spd(a, b) if positive else _solve(a, b, masks)
 
 
 def _bind(a: Array, b: Array, positive: bool) -> Array:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from dalembert.methods import Method, State
@@ -38,14 +39,16 @@ class Rows(NamedTuple):
     """None where they are those of the exact motion, which the trajectory computes when asked."""
 
 
-@compiled
-def begin(system: System, method: Method, q0: Array, v0: Array, h: Array) -> tuple[Carry, Rows]:
+def first_carry(system: System, method: Method, q0: Array, v0: Array, h: Array) -> tuple[Carry, Rows]:
     """The loop before its first step, and the row of the start."""
     state = State(q0, v0)
     memory = method.init(system, state, h)
     zero = jnp.zeros((), int)
     carry = Carry(state, memory, jnp.zeros_like(q0), zero, jnp.zeros((), jnp.int32), jnp.zeros(()))
     return carry, output(system, method, carry, h)
+
+
+begin = compiled(first_carry)
 
 
 def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
@@ -60,22 +63,27 @@ def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
     return Rows(q, v, v_full, multipliers)
 
 
-def advance(system: System, method: Method, carry: Carry, h: Array) -> Carry:
-    """One step if it succeeds; else the state as it was, with the code of the failure."""
+def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:
+    """The loop after one more step, which counts only if its code says that all is well."""
     state, memory, report = method.step(system, carry.state, carry.memory, h)
-    finite = jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.v))
-    finite &= jnp.isfinite(system.potential(state.q))
+    # A sum is finite only if all its terms are (or all but overflow together, which is the end as well).
+    finite = jnp.isfinite(jnp.sum(state.q) + jnp.sum(state.v) + system.potential(state.q))
     code = jnp.where(report.converged, Status.OK.code, Status.NOT_SOLVED.code)
     code = jnp.where(finite, code, Status.NOT_FINITE.code).astype(jnp.int32)
     turns = carry.turns
     if system.angles:
-        is_angle = jnp.array([name in system.angles for name in system.coordinates])
-        more = jnp.where(is_angle, jnp.round(state.q / (2 * jnp.pi)), 0.0)
+        is_angle = np.array([name in system.angles for name in system.coordinates])
+        more = jnp.where(is_angle, jnp.round(state.q * (1 / (2 * np.pi))), 0.0)
         state, turns = State(state.q - 2 * jnp.pi * more, state.v), turns + more
     residual = report.residual.astype(carry.residual.dtype)
-    new = Carry(state, memory, turns, carry.step + 1, code, residual)
-    kept = jax.tree.map(partial(jnp.where, code == Status.OK.code), new, carry)
-    return kept._replace(code=code, residual=residual)
+    return Carry(state, memory, turns, carry.step + 1, code, residual)
+
+
+def advance(system: System, method: Method, carry: Carry, h: Array) -> Carry:
+    """One step if it succeeds; else the state as it was, with the code of the failure."""
+    new = attempt(system, method, carry, h)
+    kept = jax.tree.map(partial(jnp.where, new.code == Status.OK.code), new, carry)
+    return kept._replace(code=new.code, residual=new.residual)
 
 
 @compiled

@@ -4,7 +4,7 @@ import contextlib
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,8 @@ import numpy as np
 from dalembert.methods import Method
 from dalembert.model import System, as_arrays, check_start, check_system
 from dalembert.numerics import is_traced
-from dalembert.simulate.loop import CAPACITY, Rows, begin, run_chunk, scan
+from dalembert.simulate.engine import engine
+from dalembert.simulate.loop import CAPACITY, scan
 from dalembert.simulate.progress import progress_bar
 from dalembert.simulate.status import SimulationError, Status
 from dalembert.simulate.trajectory import Trajectory
@@ -76,29 +77,10 @@ def simulate(
     return solution
 
 
-class _Chunk(NamedTuple):
-    """What one call of the compiled loop gave: its rows, the last state (saved or not), where it ended."""
-
-    rows: Rows
-    last: Rows
-    done: int
-    code: int
-    residual: float
-
-
-def _chunk(rows: Rows, filled: int, carry: Any) -> _Chunk:
-    host = jax.tree.map(lambda x: np.asarray(x)[: filled + 1], rows)
-    saved = jax.tree.map(lambda x: x[:filled].copy(), host)
-    # The row after the saved ones holds the last state, unless the last state was itself saved.
-    last = jax.tree.map(lambda x: x[-1:].copy(), host)
-    return _Chunk(saved, last, int(carry.step), int(carry.code), float(carry.residual))
-
-
 def _run(system, method, start, steps, save_every, progress) -> Trajectory:
     q0, v0, h, t0 = start
-    carry, first = begin(system, method, q0, v0, h)
-    first = jax.tree.map(lambda x: np.asarray(x)[None], first)
-    chunks = [_Chunk(first, first, 0, Status.OK.code, 0.0)]
+    loop = engine(system, method, h)
+    chunks = [loop.begin(q0, v0)]
     interrupted = False
     with progress_bar(progress, steps, f"{type(system).__name__} by {method.spelling}") as advance:
         try:
@@ -107,13 +89,11 @@ def _run(system, method, start, steps, save_every, progress) -> Trajectory:
                 before = chunks[-1].done
                 count = min(count, steps - before, CAPACITY * save_every)
                 began = time.perf_counter()
-                carry, rows, filled = run_chunk(
-                    system, method, carry, h, np.int64(save_every), np.int64(count)
-                )
+                chunk = loop.run(save_every, count)
                 # One assignment, so that Ctrl-C finds the list either with the whole chunk or without it. A
                 # chunk without rows makes way for the next: memory does not grow with the number of steps.
                 place = len(chunks) if len(chunks[-1].rows.q) else len(chunks) - 1
-                chunks[place:] = [_chunk(rows, int(filled), carry)]
+                chunks[place:] = [chunk]
                 elapsed = time.perf_counter() - began
                 advance(chunks[-1].done)
                 # The first call compiles, so it says nothing about speed; growth is bounded, so that a slow

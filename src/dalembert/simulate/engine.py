@@ -1,0 +1,156 @@
+"""What runs the time loop: a kernel of machine code where there is one, else XLA."""
+
+import functools
+import threading
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dalembert.kernels import Loop, Unsupported, pack
+from dalembert.methods import Method
+from dalembert.model import System
+from dalembert.simulate.loop import CAPACITY, Carry, Rows, attempt, begin, first_carry, output, run_chunk
+from dalembert.simulate.status import Status
+
+
+class Chunk(NamedTuple):
+    """What one call of the loop gave: its rows, the last state (saved or not), where it ended."""
+
+    rows: Rows
+    last: Rows
+    done: int
+    code: int
+    residual: float
+
+
+class Xla:
+    """The loop compiled by XLA: any JAX function, some microseconds a step."""
+
+    def __init__(self, system: System, method: Method, h: Any):
+        self.made = (system, method)
+        self.h = h
+
+    def begin(self, q0: Any, v0: Any) -> Chunk:
+        """Before the first step."""
+        self.carry, first = begin(*self.made, q0, v0, self.h)
+        first = jax.tree.map(lambda x: np.asarray(x)[None], first)
+        return Chunk(first, first, 0, Status.OK.code, 0.0)
+
+    def run(self, save_every: int, count: int) -> Chunk:
+        """Up to `count` more steps."""
+        self.carry, rows, filled = run_chunk(
+            *self.made, self.carry, self.h, np.int64(save_every), np.int64(count)
+        )
+        host = jax.tree.map(lambda x: np.asarray(x)[: int(filled) + 1], rows)
+        saved = jax.tree.map(lambda x: x[: int(filled)].copy(), host)
+        # The row after the saved ones holds the last state, unless the last state was itself saved.
+        last = jax.tree.map(lambda x: x[-1:].copy(), host)
+        return Chunk(saved, last, int(self.carry.step), int(self.carry.code), float(self.carry.residual))
+
+
+class Native:
+    """The loop as machine code, made from the functions' scalar operations."""
+
+    def __init__(self, system: System, method: Method, h: Any):
+        self.parameters = pack((system, method, h))
+        self.loop, (self._start, self._run) = single(system, method)
+        self.where = self.loop.entries(lambda carry: (carry.code, carry.residual, carry.step))
+
+    def begin(self, q0: Any, v0: Any) -> Chunk:
+        """Before the first step."""
+        first, row = pack((q0, v0)), np.empty((1, len(self.loop.row)))
+        self.carry = np.empty(len(self.loop.carry))
+        self._start(*(x.ctypes.data for x in (self.parameters, first, self.carry, row)))
+        rows = self.loop.rows(row)
+        self.done = 0
+        return Chunk(rows, rows, 0, Status.OK.code, 0.0)
+
+    def run(self, save_every: int, count: int) -> Chunk:
+        """Up to `count` more steps."""
+        first = save_every - self.done % save_every
+        capacity = min(CAPACITY, count // save_every + 1)
+        rows = np.empty((capacity + 1, len(self.loop.row)))
+        filled = self._run(
+            self.parameters.ctypes.data, self.carry.ctypes.data, first, save_every, count,
+            rows.ctypes.data, capacity,
+        )  # fmt: skip
+        code, residual, step = self.carry[self.where]
+        self.done = int(step)
+        saved, last = rows[:filled], rows[filled : filled + 1]
+        if filled and self.done % save_every == 0 and not code:
+            last = rows[filled - 1 : filled]
+        return Chunk(self.loop.rows(saved), self.loop.rows(last.copy()), self.done, int(code), float(residual))
+
+
+_known: dict[Any, Any] = {}
+_lock = threading.Lock()
+
+
+def loop_of(system: System, method: Method) -> Loop:
+    """The time loop of a method on a system, in scalar operations; made once for all values of parameters."""
+    leaves, tree = jax.tree.flatten((system, method))
+    key = (tree, tuple((np.shape(x), str(np.asarray(x).dtype) if not hasattr(x, "dtype") else str(x.dtype)) for x in leaves))
+    with _lock:
+        if key not in _known:
+            try:
+                _known[key] = _make(system, method)
+            except Unsupported as error:
+                _known[key] = error
+        found = _known[key]
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _make(system: System, method: Method) -> Loop:
+    h, q = np.float64(1.0), np.zeros(system.dimension)
+    return Loop(
+        begin=lambda p, start: first_carry(*p[:2], *start, p[2]),
+        step=lambda p, carry: attempt(*p[:2], carry, p[2]),
+        output=lambda p, carry: output(*p[:2], carry, p[2]),
+        told=lambda carry: (carry.code, carry.residual),
+        parameters=(system, method, h),
+        start=(q, q),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(loop: Loop) -> Any:
+    return loop.single()
+
+
+def single(system: System, method: Method) -> tuple[Loop, Any]:
+    """The loop and its compiled functions."""
+    loop = loop_of(system, method)
+    return loop, _compiled(loop)
+
+
+_warned: set[Any] = set()
+
+
+def engine(system: System, method: Method, h: Any) -> Xla | Native:
+    """The fastest engine that takes this system and method; says once why it is not the fastest of all."""
+    if not method.native:
+        return Xla(system, method, h)
+    try:
+        return Native(system, method, h)
+    except Unsupported as error:
+        tell(system, method, error)
+        return Xla(system, method, h)
+
+
+def tell(system: System, method: Method, error: Unsupported) -> None:
+    """The one warning about a primitive without a scalar form."""
+    key = (type(system), type(method), error.primitive)
+    if key not in _warned:
+        _warned.add(key)
+        warnings.warn(
+            f"{type(system).__name__} with {method.spelling} uses {error}, which has no form in scalar operations: "
+            "the run goes through XLA instead, with the same result, slower",
+            stacklevel=4,
+        )
+
+
+__all__ = ["Carry", "Chunk", "Native", "Xla", "engine", "loop_of", "tell"]
