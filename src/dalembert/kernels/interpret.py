@@ -41,7 +41,7 @@ def objects(items: Sequence[Node], shape: Sequence[int]) -> Nodes:
 # Elementwise primitives whose parameters do not depend on the shape: the same on a scalar.
 ELEMENTWISE = {
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
-    "bessel_i1e", "cbrt", "ceil", "clz", "convert_element_type", "cos", "cosh", "digamma", "div", "eq", "erf",
+    "bessel_i1e", "bitcast_convert_type", "cbrt", "ceil", "clz", "convert_element_type", "cos", "cosh", "digamma", "div", "eq", "erf",
     "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "integer_pow", "is_finite", "le", "lgamma",
     "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not", "or",
     "population_count", "pow", "reduce_precision", "rem", "round", "rsqrt", "shift_left",
@@ -59,9 +59,13 @@ class Interpreter:
     def __init__(self, graph: Graph, special: dict[str, Callable[[Graph, Node], Node]] | None = None):
         self.graph = graph
         self.special = special or {}
+        self.closed_over: dict[int, Nodes] = {}
+        """Values that are not known yet although they appear as constants, and the nodes for them."""
 
     def constant(self, value: Any) -> Nodes:
         """A known array, as nodes."""
+        if id(value) in self.closed_over:
+            return self.closed_over[id(value)]
         array = np.asarray(value)
         if array.dtype == float0:  # the derivative of a whole number; nothing reads it
             array = np.zeros(array.shape, bool)
@@ -91,8 +95,9 @@ class Interpreter:
     def equation(self, equation: Any, inputs: list[Nodes]) -> Sequence[Nodes]:
         """The results of one equation."""
         name = equation.primitive.name
+        name = {"lt_to": "lt", "le_to": "le", "eq_to": "eq"}.get(name, name)
         if name in ELEMENTWISE:
-            return [self.elementwise(equation, inputs)]
+            return [self.elementwise(name, equation, inputs)]
         if name in rules:
             return rules[name](self, equation, *inputs)
         if name in IDENTITY:
@@ -104,9 +109,9 @@ class Interpreter:
             return self.run(inner, [], inputs)
         raise Unsupported(name)
 
-    def elementwise(self, equation: Any, inputs: list[Nodes]) -> Nodes:
+    def elementwise(self, name: str, equation: Any, inputs: list[Nodes]) -> Nodes:
         """One scalar operation an entry."""
-        name, primitive, aval = equation.primitive.name, equation.primitive, equation.outvars[0].aval
+        primitive, aval = equation.primitive, equation.outvars[0].aval
         if name in self.special and aval.dtype == np.float64:
             special = self.special[name]
             return objects([special(self.graph, x) for x in inputs[0].flat], aval.shape)
@@ -129,7 +134,8 @@ def size_of(jaxpr: Any) -> int:
         if inner:
             total += sum(size_of(x) for x in inner) * equation.params.get("length", 1)
         else:
-            total += sum(int(np.prod(v.aval.shape)) for v in equation.outvars)
+            cost = 40 if equation.primitive.name in ("sin", "cos", "tan") else 1  # as polynomials
+            total += cost * sum(int(np.prod(v.aval.shape)) for v in equation.outvars)
     return total
 
 

@@ -4,14 +4,14 @@ Every scalar lives in a register: a number, or with `lanes` a vector with one nu
 their last member is done, each member keeping its own result.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from dalembert.kernels.emit import Plan
 from dalembert.kernels.graph import Node, Region, Unsupported
 
-TYPES = {"float64": "double", "bool": "i1", "int32": "i32", "int64": "i64"}
+TYPES = {"float64": "double", "bool": "i1", "int32": "i32", "int64": "i64", "uint32": "i32", "uint64": "i64"}
 FLOAT = "contract"  # a product and a sum may share one rounding, as in C
 
 _FLOATS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
@@ -149,19 +149,19 @@ def _arithmetic(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) ->
     if node.op in _COMPARE:
         # Booleans compare as unsigned numbers: true is greater than false.
         code = _COMPARE[node.op][0] if kind == "f" else _COMPARE[node.op][1]
-        code = code.replace("s", "u") if kind == "b" else code
+        code = code.replace("s", "u") if kind in "bu" else code
         return w.put(f"{'fcmp' if kind == 'f' else 'icmp'} {code} {of} {a[0].text}, {a[1].text}")
     if kind == "f" and node.op in _FLOATS:
         return w.put(f"{_FLOATS[node.op]} {FLOAT} {of} {a[0].text}, {a[1].text}")
     if kind == "f" and node.op == "neg":
         return w.put(f"fneg {of} {a[0].text}")
-    if kind in "ib" and node.op in _WHOLE:
+    if kind in "ibu" and node.op in _WHOLE:
         return w.put(f"{_WHOLE[node.op]} {of} {a[0].text}, {a[1].text}")
     one = lambda value, dtype: w.widen(Value(literal(dtype.type(value))), dtype).text if wide else literal(  # noqa: E731
         dtype.type(value)
     )
     dtype = node.args[0].dtype
-    if kind in "ib" and node.op == "not":
+    if kind in "ibu" and node.op == "not":
         return w.put(f"xor {of} {a[0].text}, {one(True, dtype) if kind == 'b' else one(-1, dtype)}")
     if kind == "i" and node.op == "neg":
         return w.put(f"sub {of} {one(0, dtype)}, {a[0].text}")
@@ -228,8 +228,8 @@ def _library(w: Writer, function: str, arguments: list[Value], wide: bool) -> st
 
 
 def _conversions(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> str:
-    if node.op == "reduce_precision":
-        raise Unsupported(node.op)
+    if node.op == "bitcast_convert_type" and node.dtype.itemsize == node.args[0].dtype.itemsize:
+        return w.put(f"bitcast {w.type(node.args[0].dtype, wide)} {a[0].text} to {w.type(node.dtype, wide)}")
     if node.op != "convert_element_type":
         return ""
     source, target = node.args[0].dtype, node.dtype
@@ -237,14 +237,16 @@ def _conversions(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -
     if target == bool:
         zero = w.widen(Value(literal(source.type(0))), source).text if wide else literal(source.type(0))
         return w.put(f"{'fcmp une' if kind == 'f' else 'icmp ne'} {before} {a[0].text}, {zero}")
+    if kind == "f" and target.kind == "u":
+        raise Unsupported(node.op, f"to {target}")
     if kind == "f":
         name = f"llvm.fptosi.sat.{_suffix(w, target, wide)}.{_suffix(w, source, wide)}"
         return w.call(name, source, a, wide, after)
     if target.kind == "f":
-        return w.put(f"{'uitofp' if kind == 'b' else 'sitofp'} {before} {a[0].text} to {after}")
+        return w.put(f"{'uitofp' if kind in 'bu' else 'sitofp'} {before} {a[0].text} to {after}")
     if target.itemsize == source.itemsize and kind != "b":
         return a[0].text
-    how = "zext" if kind == "b" else "sext" if target.itemsize > source.itemsize else "trunc"
+    how = "zext" if kind in "bu" and target.itemsize > source.itemsize or kind == "b" else "sext" if target.itemsize > source.itemsize else "trunc"
     return w.put(f"{how} {before} {a[0].text} to {after}")
 
 
@@ -431,5 +433,3 @@ class Function:
         self._region(region, inner)
         return [self._wide(region.results[i], inner) for i in kept]
 
-
-Emit = Callable[[Writer], None]

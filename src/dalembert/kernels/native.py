@@ -77,10 +77,11 @@ class Loop:
 
     `begin(parameters, start) -> (carry, row)`; `step(parameters, carry) -> carry`;
     `output(parameters, carry) -> row`. `told(carry)` are scalars that a failing step still sets, everything else
-    staying as it was; the first of them is zero while all is well.
+    staying as it was; the first of them is zero while all is well. `counted(carry)` are further scalars of
+    interest at the end.
     """
 
-    def __init__(self, begin: Callable, step: Callable, output: Callable, told: Callable, parameters: Any, start: Any):
+    def __init__(self, begin: Callable, step: Callable, output: Callable, told: Callable, counted: Callable, parameters: Any, start: Any):
         self.begin = Scalars(begin, parameters, start)
         self.parameters = dtypes_of(self.begin.inputs)[: _entries(parameters)]
         carry, row = jax.tree.unflatten(
@@ -91,7 +92,7 @@ class Loop:
         self.carry, self.row = dtypes_of(self.carry_shapes), dtypes_of(self.row_shapes)
         self.step = Scalars(step, parameters, carry)
         self.output = Scalars(output, parameters, carry)
-        self.told = self.entries(told)
+        self.told, self.counted = self.entries(told), self.entries(counted)
         self.code = self.told[0]
 
     def entries(self, which: Callable) -> list[int]:
@@ -114,9 +115,9 @@ class Loop:
         All arrays are float64. `run` makes up to `count` steps, writing a row after `first` steps and then after
         each `every`; it returns how many rows are full. The row after them holds the last state.
         """
-        machine = _machine(self._start(), self._run())
-        start = machine.function("start", [_POINTER] * 4)
-        run = machine.function("run", [_POINTER, _POINTER, _LONG, _LONG, _LONG, _POINTER, _LONG], _LONG)
+        code = machine(self._start(), self._run())
+        start = code.function("start", [_POINTER] * 4)
+        run = code.function("run", [_POINTER, _POINTER, _LONG, _LONG, _LONG, _POINTER, _LONG], _LONG)
         return start, run
 
     def _start(self) -> tuple[str, set[str]]:
@@ -145,7 +146,7 @@ class Loop:
         row, row_place = w.counter("0", "entry")
         fits = w.put(f"icmp slt i64 {left}, {size}")
         todo = w.put(f"select i1 {fits}, i64 {left}, i64 {size}")
-        carry, done = self._steps(w, parameters, carry, todo)
+        carry, done = self.write_steps(w, parameters, carry, todo)
         target = w.put(f"getelementptr double, ptr %rows, i64 {w.put(f'mul i64 {row}, {len(self.row)}')}")
         for i, (x, t) in enumerate(zip(Function(self.output.plan).write(w, [*parameters, *carry]), self.row, strict=True)):
             w.store(x, t, target, i)
@@ -170,7 +171,7 @@ class Loop:
         )
         return f"{head} {{\nentry:\n{w.body()}\n}}", w.declared
 
-    def _steps(self, w: Block, parameters: list[Value], carry: list[Value], todo: str):
+    def write_steps(self, w: Block, parameters: list[Value], carry: list[Value], todo: str):
         """Up to `todo` steps while some member is well; the state then, and how many were done."""
         before = w.block_name
         head, body, done = (w.name(x) for x in ("steps", "step", "stepped"))
@@ -224,7 +225,8 @@ def pack(tree: Any) -> np.ndarray:
     return np.concatenate([np.asarray(x, np.float64).reshape(-1) for x in jax.tree.leaves(tree)] or [np.zeros(0)])
 
 
-def _machine(*functions: tuple[str, set[str]]) -> Machine:
+def machine(*functions: tuple[str, set[str]]) -> Machine:
+    """The functions, each with the outside functions it calls, compiled together."""
     declared = set().union(*(names for _, names in functions))
     return Machine("\n".join([*(text for text, _ in functions), *sorted(declared)]))
 

@@ -3,14 +3,13 @@
 import functools
 import itertools
 
-import jax
 import numpy as np
 
-from dalembert.kernels.graph import Graph, Node, Unsupported
+from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.interpret import Interpreter, Nodes, objects, rule
 
 
-def _single(function):
+def single(function):
     """A rule that returns one array."""
 
     @functools.wraps(function)
@@ -39,7 +38,7 @@ def _limit(name: str, dtype) -> float | int:
 
 
 @rule("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or")
-@_single
+@single
 def _reduce(it: Interpreter, equation, x: Nodes) -> Nodes:
     name = {"sum": "add", "prod": "mul"}.get(equation.primitive.name[7:], equation.primitive.name[7:])
     matrix, shape = _reduced(x, equation.params["axes"])
@@ -50,7 +49,7 @@ def _reduce(it: Interpreter, equation, x: Nodes) -> Nodes:
 
 
 @rule("argmax", "argmin")
-@_single
+@single
 def _arg(it: Interpreter, equation, x: Nodes) -> Nodes:
     g, dtype = it.graph, equation.params["index_dtype"]
     better = "gt" if equation.primitive.name == "argmax" else "lt"
@@ -68,7 +67,7 @@ def _arg(it: Interpreter, equation, x: Nodes) -> Nodes:
 
 
 @rule("cumsum", "cumprod", "cummax", "cummin")
-@_single
+@single
 def _cumulative(it: Interpreter, equation, x: Nodes) -> Nodes:
     name = {"sum": "add", "prod": "mul"}.get(equation.primitive.name[3:], equation.primitive.name[3:])
     axis, reverse = equation.params["axis"], equation.params["reverse"]
@@ -81,7 +80,7 @@ def _cumulative(it: Interpreter, equation, x: Nodes) -> Nodes:
 
 
 @rule("dot_general")
-@_single
+@single
 def _dot_general(it: Interpreter, equation, a: Nodes, b: Nodes) -> Nodes:
     (contract_a, contract_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
     g, aval = it.graph, equation.outvars[0].aval
@@ -96,13 +95,14 @@ def _dot_general(it: Interpreter, equation, a: Nodes, b: Nodes) -> Nodes:
     result = []
     for rows, columns in zip(left, right, strict=True):
         for row, column in itertools.product(rows, columns):
-            products = [g.op("mul", x, y) for x, y in zip(row, column, strict=True)]
-            result.append(g.convert(g.fold_left("add", products) if products else g.const(0, aval.dtype), aval.dtype))
+            pairs = [(g.convert(x, aval.dtype), g.convert(y, aval.dtype)) for x, y in zip(row, column, strict=True)]
+            products = [g.op("mul", x, y) for x, y in pairs]
+            result.append(g.fold_left("add", products) if products else g.const(0, aval.dtype))
     return objects(result, aval.shape)
 
 
 @rule("select_n")
-@_single
+@single
 def _select_n(it: Interpreter, equation, which: Nodes, *cases) -> Nodes:
     shape = cases[0].shape
     arrays = [np.broadcast_to(which, shape), *cases]
@@ -112,7 +112,7 @@ def _select_n(it: Interpreter, equation, which: Nodes, *cases) -> Nodes:
 
 
 @rule("clamp")
-@_single
+@single
 def _clamp(it: Interpreter, equation, low: Nodes, x: Nodes, high: Nodes) -> Nodes:
     g = it.graph
     low, high = np.broadcast_to(low, x.shape), np.broadcast_to(high, x.shape)
@@ -121,7 +121,7 @@ def _clamp(it: Interpreter, equation, low: Nodes, x: Nodes, high: Nodes) -> Node
 
 
 @rule("iota")
-@_single
+@single
 def _iota(it: Interpreter, equation) -> Nodes:
     p = equation.params
     line = np.arange(p["shape"][p["dimension"]], dtype=p["dtype"])
@@ -130,23 +130,62 @@ def _iota(it: Interpreter, equation) -> Nodes:
     return it.constant(np.broadcast_to(line.reshape(shape), p["shape"]))
 
 
+@rule("empty", "empty2")
+@single
+def _empty(it: Interpreter, equation) -> Nodes:
+    aval = equation.outvars[0].aval
+    return it.constant(np.zeros(aval.shape, aval.dtype))
+
+
+@rule("platform_index")
+@single
+def _platform_index(it: Interpreter, equation) -> Nodes:
+    """Which of several implementations is meant: the one for every platform."""
+    platforms = equation.params["platforms"]
+    usual = [i for i, names in enumerate(platforms) if names is None or "cpu" in names]
+    return it.constant(np.array(usual[0], equation.outvars[0].aval.dtype))
+
+
+@rule("sort")
+def _sort(it: Interpreter, equation, *arrays: Nodes):
+    """Of whole numbers only: permutations, which linear solves invert by sorting."""
+    g, axis = it.graph, equation.params["dimension"]
+    if equation.params["num_keys"] != 1 or equation.invars[0].aval.dtype.kind != "i" or arrays[0].shape[axis] > 16:
+        raise Unsupported("sort")
+    rows = [np.moveaxis(x, axis, -1).copy() for x in arrays]
+    for position in np.ndindex(rows[0].shape[:-1]):
+        for end in range(rows[0].shape[-1] - 1, 0, -1):
+            for k in range(end):
+                swap = g.op("gt", rows[0][(*position, k)], rows[0][(*position, k + 1)])
+                for x in rows:
+                    a, b = x[(*position, k)], x[(*position, k + 1)]
+                    x[(*position, k)], x[(*position, k + 1)] = g.choose(swap, b, a), g.choose(swap, a, b)
+    return [np.moveaxis(x, -1, axis) for x in rows]
+
+
 # Data movement.
 
 
+@rule("tile")
+@single
+def _tile(it, equation, x: Nodes) -> Nodes:
+    return np.tile(x, equation.params["reps"])
+
+
 @rule("reshape")
-@_single
+@single
 def _reshape(it, equation, x: Nodes, *dynamic) -> Nodes:
     return x.reshape(equation.params["new_sizes"])
 
 
 @rule("squeeze", "expand_dims")
-@_single
+@single
 def _to_shape(it, equation, x: Nodes) -> Nodes:
     return x.reshape(equation.outvars[0].aval.shape)
 
 
 @rule("broadcast_in_dim")
-@_single
+@single
 def _broadcast(it, equation, x: Nodes, *dynamic) -> Nodes:
     shape, dimensions = equation.params["shape"], equation.params["broadcast_dimensions"]
     lifted = [1] * len(shape)
@@ -156,13 +195,13 @@ def _broadcast(it, equation, x: Nodes, *dynamic) -> Nodes:
 
 
 @rule("transpose")
-@_single
+@single
 def _transpose(it, equation, x: Nodes) -> Nodes:
     return x.transpose(equation.params["permutation"])
 
 
 @rule("slice")
-@_single
+@single
 def _slice(it, equation, x: Nodes) -> Nodes:
     p = equation.params
     strides = p["strides"] or (1,) * x.ndim
@@ -170,13 +209,13 @@ def _slice(it, equation, x: Nodes) -> Nodes:
 
 
 @rule("concatenate")
-@_single
+@single
 def _concatenate(it, equation, *arrays) -> Nodes:
     return np.concatenate(arrays, axis=equation.params["dimension"])
 
 
 @rule("stack")
-@_single
+@single
 def _stack(it, equation, *arrays) -> Nodes:
     return objects([x for a in arrays for x in a.flat], (len(arrays), *arrays[0].shape)) if equation.params.get(
         "axis", 0
@@ -197,13 +236,13 @@ def _split(it, equation, x: Nodes):
 
 
 @rule("rev")
-@_single
+@single
 def _rev(it, equation, x: Nodes) -> Nodes:
     return np.flip(x, equation.params["dimensions"])
 
 
 @rule("pad")
-@_single
+@single
 def _pad(it: Interpreter, equation, x: Nodes, value: Nodes) -> Nodes:
     for axis, (low, high, inner) in enumerate(equation.params["padding_config"]):
         n = x.shape[axis]
@@ -216,125 +255,3 @@ def _pad(it: Interpreter, equation, x: Nodes, value: Nodes) -> Nodes:
         first, last = max(-low, 0), shape[axis] - max(-high, 0)
         x = np.moveaxis(new_front[first:last], 0, axis)
     return x
-
-
-def _known(index: Nodes) -> np.ndarray | None:
-    """The values of an index array, where all are constants."""
-    if all(x.is_const for x in index.flat):
-        dtype = index.flat[0].dtype if index.size else np.int32
-        return np.array([x.value for x in index.flat], dtype).reshape(index.shape)
-    return None
-
-
-def _starts(g: Graph, start: Node, last: int) -> list[tuple[int, Node | None]]:
-    """Where a slice can start, each with its condition (None where it is known)."""
-    if start.is_const:
-        return [(int(np.clip(start.value, 0, last)), None)]
-    return [(k, g.op("le", start, g.const(k, start.dtype))) for k in range(last)] + [(last, None)]
-
-
-@rule("dynamic_slice")
-@_single
-def _dynamic_slice(it: Interpreter, equation, x: Nodes, *starts) -> Nodes:
-    g = it.graph
-    for axis, (size, start) in enumerate(zip(equation.params["slice_sizes"], starts, strict=True)):
-        cases = _starts(g, start.item(), x.shape[axis] - size)
-        parts = [(np.take(x, range(k, k + size), axis), condition) for k, condition in cases]
-        result = parts[-1][0]
-        for part, condition in reversed(parts[:-1]):
-            items = [g.choose(condition, a, b) for a, b in zip(part.flat, result.flat, strict=True)]
-            result = objects(items, part.shape)
-        x = result
-    return x
-
-
-@rule("dynamic_update_slice")
-@_single
-def _dynamic_update_slice(it: Interpreter, equation, x: Nodes, update: Nodes, *starts) -> Nodes:
-    g = it.graph
-    cases = [_starts(g, s.item(), n - k) for s, n, k in zip(starts, x.shape, update.shape, strict=True)]
-    result: Nodes | None = None
-    # Conditions say "starts at k or before", so later cases are overwritten by earlier ones.
-    for corner in itertools.product(*[reversed(case) for case in cases]):
-        new = x.copy()
-        new[tuple(slice(k, k + n) for (k, _), n in zip(corner, update.shape, strict=True))] = update
-        conditions = [condition for _, condition in corner if condition is not None]
-        if result is None or not conditions:
-            result = new
-            continue
-        here = g.fold_left("and", conditions)
-        items = [g.choose(here, a, b) for a, b in zip(new.flat, result.flat, strict=True)]
-        result = objects(items, x.shape)
-    assert result is not None
-    return result
-
-
-def _apply(equation, **changes):
-    """The primitive itself, run now on plain numbers."""
-
-    def run(*arguments):
-        with jax.ensure_compile_time_eval():
-            return np.asarray(equation.primitive.bind(*map(jax.numpy.asarray, arguments), **{**equation.params, **changes}))
-
-    return run
-
-
-@rule("gather")
-@_single
-def _gather(it: Interpreter, equation, x: Nodes, index: Nodes) -> Nodes:
-    g, aval = it.graph, equation.outvars[0].aval
-    places = np.arange(x.size).reshape(x.shape)
-    run = _apply(equation, fill_value=-1)
-    items = list(x.flat)
-    fill = equation.params.get("fill_value")
-    if fill is None:
-        fill = np.nan if aval.dtype.kind == "f" else np.iinfo(aval.dtype).min if aval.dtype.kind == "i" else 0
-    items.append(g.const(fill, aval.dtype))  # found at -1
-    known = _known(index)
-    if known is not None:
-        return objects([items[i] for i in run(places, known).flat], aval.shape)
-    numbers = equation.params["dimension_numbers"]
-    if len(numbers.start_index_map) != 1:
-        raise Unsupported("gather", "with several unknown indices")
-    axis = numbers.start_index_map[0]
-    last = x.shape[axis] - equation.params["slice_sizes"][axis]
-    # Which index each entry of the result depends on: its place along the axes that are not offsets.
-    batch = [i for i in range(len(aval.shape)) if i not in numbers.offset_dims]
-    vectors = index.reshape(index.shape[:-1])
-    options = [run(places, np.full(index.shape, k, index.flat[0].dtype)) for k in range(last + 1)]
-    outside = items[-1] if "FILL" in str(equation.params["mode"]) else None
-    result = []
-    for position in np.ndindex(*aval.shape):
-        chosen = vectors[tuple(position[i] for i in batch)]
-        node = g.pick(chosen, [items[option[position]] for option in options])
-        if outside is not None:
-            inside = g.op("and", g.op("ge", chosen, g.const(0, chosen.dtype)), g.op("le", chosen, g.const(last, chosen.dtype)))
-            node = g.choose(inside, node, outside)
-        result.append(node)
-    return objects(result, aval.shape)
-
-
-@rule("scatter", "scatter-add", "scatter_add", "scatter_mul", "scatter-mul")
-@_single
-def _scatter(it: Interpreter, equation, x: Nodes, index: Nodes, updates: Nodes) -> Nodes:
-    known, name = _known(index), equation.primitive.name
-    if known is None:
-        raise Unsupported(name, "with unknown indices")
-    g = it.graph
-    changes = {"update_jaxpr": None, "update_consts": ()}
-    if name == "scatter":
-        places = np.arange(x.size).reshape(x.shape)
-        others = x.size + np.arange(updates.size).reshape(updates.shape)
-        items = [*x.flat, *updates.flat]
-        return objects([items[i] for i in _apply(equation, **changes)(places, known, others).flat], x.shape)
-    result, name = list(x.flat), "add" if "add" in name else "mul"
-    run = functools.partial(jax.lax.scatter_add, dimension_numbers=equation.params["dimension_numbers"],
-                            mode=equation.params["mode"])  # fmt: skip
-    for k, update in enumerate(updates.flat):
-        one = np.zeros(updates.size, np.int32)
-        one[k] = 1
-        with jax.ensure_compile_time_eval():
-            hit = np.asarray(run(np.zeros(x.shape, np.int32), known, one.reshape(updates.shape)))
-        for i in np.flatnonzero(hit):
-            result[i] = g.op(name, result[i], update)
-    return objects(result, x.shape)

@@ -7,8 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
-from dalembert.kernels import matrices, rules  # noqa: F401 (they register what they know)
+from dalembert.kernels import indexing, matrices, rules  # noqa: F401 (they register what they know)
 from dalembert.kernels.emit import Emitter, Plan
 from dalembert.kernels.graph import Graph
 from dalembert.kernels.interpret import Interpreter, objects
@@ -37,6 +38,12 @@ class Scalars:
             arrays.append(objects(nodes, shape))
             position += size
         interpreter = Interpreter(graph, SPECIAL if polynomials else None)
+        self.closed_over = [c for c in jaxpr.consts if isinstance(c, Tracer)]
+        """Values of other JAX code that the function uses; `run` wants their entries after the arguments'."""
+        for tracer in self.closed_over:
+            nodes = [graph.input(tracer.dtype, position + i) for i in range(tracer.size)]
+            interpreter.closed_over[id(tracer)] = objects(nodes, tracer.shape)
+            position += tracer.size
         outputs = interpreter.closed(jaxpr, arrays)
         self.plan = Plan([node for array in outputs for node in array.flat])
 
@@ -92,7 +99,7 @@ def scalarise(function: Callable, batch: bool = False) -> Callable:
         size = jax.tree.leaves(arguments)[0].shape[0] if batch else None
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:] if batch else x.shape, x.dtype), arguments)
         scalars = Scalars(function, *one)
-        results = scalars.run(split(arguments, batch), size)
+        results = scalars.run([*split(arguments, batch), *split(scalars.closed_over)], size)
         return join(results, scalars.results, scalars.result_tree, size)
 
     return call

@@ -38,13 +38,16 @@ def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
 
 def _reduced(x: Array) -> tuple[Array, Array]:
     n = lax.round(x * (2 / np.pi), lax.RoundingMethod.TO_NEAREST_EVEN)
-    for part in _PARTS:
-        x = x - n * part
-    square = x * x
-    sine = x + x * (square * _polynomial(_SINE, square))
+    first, second, third = (n * part for part in _PARTS)
+    near = x - first  # exact, as is the second product
+    nearer = near - second
+    y = nearer - third
+    tail = ((near - nearer) - second) + ((nearer - y) - third)  # what these two subtractions lost
+    square = y * y
+    sine = y + (y * (square * _polynomial(_SINE, square)) + tail)
     half = 0.5 * square
-    near = 1 - half  # what this subtraction loses is added back
-    cosine = near + (((1 - near) - half) + square * (square * _polynomial(_COSINE, square)))
+    one = 1 - half  # what this subtraction loses is added back
+    cosine = one + (((1 - one) - half) + (square * (square * _polynomial(_COSINE, square)) - y * tail))
     quarter = n - 4 * jnp.floor(0.25 * n)
     swap = (quarter == 1) | (quarter == 3)
     s, c = lax.select(swap, cosine, sine), lax.select(swap, sine, cosine)

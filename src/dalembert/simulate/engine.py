@@ -56,7 +56,7 @@ class Native:
     def __init__(self, system: System, method: Method, h: Any):
         self.parameters = pack((system, method, h))
         self.loop, (self._start, self._run) = single(system, method)
-        self.where = self.loop.entries(lambda carry: (carry.code, carry.residual, carry.step))
+        self.where = [*self.loop.told, *self.loop.counted]
 
     def begin(self, q0: Any, v0: Any) -> Chunk:
         """Before the first step."""
@@ -111,6 +111,7 @@ def _make(system: System, method: Method) -> Loop:
         step=lambda p, carry: attempt(*p[:2], carry, p[2]),
         output=lambda p, carry: output(*p[:2], carry, p[2]),
         told=lambda carry: (carry.code, carry.residual),
+        counted=lambda carry: (carry.step,),
         parameters=(system, method, h),
         start=(q, q),
     )

@@ -1,0 +1,151 @@
+"""Reading and writing at indices, known or not."""
+
+import itertools
+
+import jax
+import numpy as np
+
+from dalembert.kernels.graph import Graph, Node, Unsupported
+from dalembert.kernels.interpret import Interpreter, Nodes, objects, rule
+from dalembert.kernels.rules import single
+
+PLACES = 64
+"""Unknown indices are tried out up to this many places."""
+
+
+def _known(index: Nodes) -> np.ndarray | None:
+    """The values of an index array, where all are constants."""
+    if all(x.is_const for x in index.flat):
+        dtype = index.flat[0].dtype if index.size else np.int32
+        return np.array([x.value for x in index.flat], dtype).reshape(index.shape)
+    return None
+
+
+def _starts(g: Graph, start: Node, last: int) -> list[tuple[int, Node | None]]:
+    """Where a slice can start, each with its condition (None where it is known)."""
+    if start.is_const:
+        return [(int(np.clip(start.value, 0, last)), None)]
+    return [(k, g.op("le", start, g.const(k, start.dtype))) for k in range(last)] + [(last, None)]
+
+
+@rule("dynamic_slice")
+@single
+def _dynamic_slice(it: Interpreter, equation, x: Nodes, *starts) -> Nodes:
+    g = it.graph
+    for axis, (size, start) in enumerate(zip(equation.params["slice_sizes"], starts, strict=True)):
+        cases = _starts(g, start.item(), x.shape[axis] - size)
+        parts = [(np.take(x, range(k, k + size), axis), condition) for k, condition in cases]
+        result = parts[-1][0]
+        for part, condition in reversed(parts[:-1]):
+            items = [g.choose(condition, a, b) for a, b in zip(part.flat, result.flat, strict=True)]
+            result = objects(items, part.shape)
+        x = result
+    return x
+
+
+@rule("dynamic_update_slice")
+@single
+def _dynamic_update_slice(it: Interpreter, equation, x: Nodes, update: Nodes, *starts) -> Nodes:
+    g = it.graph
+    cases = [_starts(g, s.item(), n - k) for s, n, k in zip(starts, x.shape, update.shape, strict=True)]
+    result: Nodes | None = None
+    # Conditions say "starts at k or before", so later cases are overwritten by earlier ones.
+    for corner in itertools.product(*[reversed(case) for case in cases]):
+        new = x.copy()
+        new[tuple(slice(k, k + n) for (k, _), n in zip(corner, update.shape, strict=True))] = update
+        conditions = [condition for _, condition in corner if condition is not None]
+        if result is None or not conditions:
+            result = new
+            continue
+        here = g.fold_left("and", conditions)
+        items = [g.choose(here, a, b) for a, b in zip(new.flat, result.flat, strict=True)]
+        result = objects(items, x.shape)
+    assert result is not None
+    return result
+
+
+def _apply(equation, **changes):
+    """The primitive itself, run now on plain numbers."""
+
+    def run(*arguments):
+        with jax.ensure_compile_time_eval():
+            return np.asarray(equation.primitive.bind(*map(jax.numpy.asarray, arguments), **{**equation.params, **changes}))
+
+    return run
+
+
+@rule("gather")
+@single
+def _gather(it: Interpreter, equation, x: Nodes, index: Nodes) -> Nodes:
+    g, aval = it.graph, equation.outvars[0].aval
+    places = np.arange(x.size).reshape(x.shape)
+    run = _apply(equation, fill_value=-1)
+    items = list(x.flat)
+    fill = equation.params.get("fill_value")
+    if fill is None:
+        fill = np.nan if aval.dtype.kind == "f" else np.iinfo(aval.dtype).min if aval.dtype.kind == "i" else 0
+    items.append(g.const(fill, aval.dtype))  # found at -1
+    known = _known(index)
+    if known is not None:
+        return objects([items[i] for i in run(places, known).flat], aval.shape)
+    numbers = equation.params["dimension_numbers"]
+    if len(numbers.start_index_map) != 1:
+        raise Unsupported("gather", "with several unknown indices")
+    axis = numbers.start_index_map[0]
+    last = x.shape[axis] - equation.params["slice_sizes"][axis]
+    # Which index each entry of the result depends on: its place along the axes that are not offsets.
+    batch = [i for i in range(len(aval.shape)) if i not in numbers.offset_dims]
+    vectors = index.reshape(index.shape[:-1])
+    options = [run(places, np.full(index.shape, k, index.flat[0].dtype)) for k in range(last + 1)]
+    outside = items[-1] if "FILL" in str(equation.params["mode"]) else None
+    result = []
+    for position in np.ndindex(*aval.shape):
+        chosen = vectors[tuple(position[i] for i in batch)]
+        node = g.pick(chosen, [items[option[position]] for option in options])
+        if outside is not None:
+            inside = g.op("and", g.op("ge", chosen, g.const(0, chosen.dtype)), g.op("le", chosen, g.const(last, chosen.dtype)))
+            node = g.choose(inside, node, outside)
+        result.append(node)
+    return objects(result, aval.shape)
+
+
+_UPDATE = {"scatter-add": "add", "scatter-mul": "mul", "scatter-min": "min", "scatter-max": "max"}
+
+
+@rule("scatter", *_UPDATE, *(name.replace("-", "_") for name in _UPDATE))
+@single
+def _scatter(it: Interpreter, equation, x: Nodes, index: Nodes, updates: Nodes) -> Nodes:
+    known = _known(index)
+    if known is not None:
+        return _written(it, equation, x, known, updates)
+    g, depth = it.graph, index.shape[-1]
+    axes = equation.params["dimension_numbers"].scatter_dims_to_operand_dims
+    sizes = [x.shape[axis] for axis in axes]
+    if index.size != depth or np.prod(sizes) > PLACES:
+        raise Unsupported(equation.primitive.name, "with several unknown indices")
+    result = x
+    for place in itertools.product(*map(range, sizes)):
+        here = g.fold_left(
+            "and", [g.op("eq", i, g.const(k, i.dtype)) for i, k in zip(index.flat, place, strict=True)]
+        )
+        new = _written(it, equation, x, np.array(place, np.int32).reshape(index.shape), updates)
+        items = [g.choose(here, a, b) if a is not b else b for a, b in zip(new.flat, result.flat, strict=True)]
+        result = objects(items, x.shape)
+    return result
+
+
+def _written(it: Interpreter, equation, x: Nodes, index: np.ndarray, updates: Nodes) -> Nodes:
+    """x with the updates written at known places."""
+    name = equation.primitive.name.replace("_", "-")
+    run = jax.lax.scatter if name == "scatter" else jax.lax.scatter_add
+    options = {"dimension_numbers": equation.params["dimension_numbers"], "mode": equation.params["mode"]}
+    result = list(x.flat)
+    # Where each update goes, found by writing a single one.
+    for k, update in enumerate(updates.flat):
+        one = np.zeros(updates.size, np.int32)
+        one[k] = 1
+        with jax.ensure_compile_time_eval():
+            hit = np.asarray(run(np.zeros(x.shape, np.int32), index, one.reshape(updates.shape), **options))
+        for i in np.flatnonzero(hit):
+            result[i] = update if name == "scatter" else it.graph.op(_UPDATE[name], result[i], update)
+    return objects(result, x.shape)
