@@ -24,7 +24,7 @@ from dalembert.methods import (
 )
 from dalembert.model import System, system
 from dalembert.results import load
-from dalembert.simulate import SimulationError, Status, Trajectory, simulate
+from dalembert.simulate import SimulationError, Status, Trajectory, ensemble, simulate
 
 __version__ = "0.1.0"
 
@@ -41,6 +41,7 @@ __all__ = [
     "Status",
     "System",
     "Trajectory",
+    "ensemble",
     "load",
     "simulate",
     "system",

@@ -74,7 +74,6 @@ class Plan:
         uses: dict[int, list[Region]] = {}
         parent: dict[int, Region | None] = {id(self.root): None}
         loops: dict[int, int] = {id(self.root): 0}
-        early: dict[int, Region | None] = {}
 
         def chain(region: Region | None) -> list[Region]:
             result = []
@@ -115,7 +114,6 @@ class Plan:
                     uses.setdefault(argument.id, []).append(best)
         for nodes in self.content.values():
             nodes.reverse()
-        del early
 
     def _open(self, node: Node, where: Region, open_region: Any, uses: dict[int, list[Region]]) -> None:
         kept = self.kept[node.id]
@@ -243,7 +241,7 @@ class Emitter:
             end = lax.while_loop(going, advance, begin)
         else:
             begin = (self._wide(going(begin)), *begin)
-            end = lax.while_loop(lambda carry: jnp.any(carry[0]), advance_active, begin)[1:]
+            end = lax.while_loop(lambda carry: _any(carry[0]), advance_active, begin)[1:]
         return {**dict(zip(moving, end, strict=True)), **still}
 
     def _loop(self, node: Node, values: dict) -> dict[int, Any]:
@@ -288,9 +286,14 @@ class Emitter:
                     results = [lax.select(here, a, b) for a, b in zip(branch(node.params[k]), results, strict=True)]
                 return tuple(results)
 
-            results = lax.cond(jnp.all(lanes), lambda: tuple(branch(node.params[last])), mixed)
+            results = lax.cond(~_any(~lanes), lambda: tuple(branch(node.params[last])), mixed)
         return dict(zip(kept, results, strict=True))
 
     def _typed(self, x: Any, node: Node) -> Any:
         """x with the node's type, as an array (a constant may be a NumPy number)."""
         return jnp.asarray(x, node.dtype)
+
+
+def _any(mask: Any) -> Any:
+    """Whether a condition holds for any member (as a maximum, which every device can take)."""
+    return jnp.max(mask.astype(np.int32)) > 0

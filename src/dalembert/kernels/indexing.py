@@ -115,37 +115,29 @@ _UPDATE = {"scatter-add": "add", "scatter-mul": "mul", "scatter-min": "min", "sc
 @rule("scatter", *_UPDATE, *(name.replace("-", "_") for name in _UPDATE))
 @single
 def _scatter(it: Interpreter, equation, x: Nodes, index: Nodes, updates: Nodes) -> Nodes:
-    known = _known(index)
-    if known is not None:
-        return _written(it, equation, x, known, updates)
-    g, depth = it.graph, index.shape[-1]
-    axes = equation.params["dimension_numbers"].scatter_dims_to_operand_dims
-    sizes = [x.shape[axis] for axis in axes]
-    if index.size != depth or np.prod(sizes) > PLACES:
-        raise Unsupported(equation.primitive.name, "with several unknown indices")
-    result = x
-    for place in itertools.product(*map(range, sizes)):
-        here = g.fold_left(
-            "and", [g.op("eq", i, g.const(k, i.dtype)) for i, k in zip(index.flat, place, strict=True)]
-        )
-        new = _written(it, equation, x, np.array(place, np.int32).reshape(index.shape), updates)
-        items = [g.choose(here, a, b) if a is not b else b for a, b in zip(new.flat, result.flat, strict=True)]
-        result = objects(items, x.shape)
-    return result
-
-
-def _written(it: Interpreter, equation, x: Nodes, index: np.ndarray, updates: Nodes) -> Nodes:
-    """x with the updates written at known places."""
-    name = equation.primitive.name.replace("_", "-")
-    run = jax.lax.scatter if name == "scatter" else jax.lax.scatter_add
-    options = {"dimension_numbers": equation.params["dimension_numbers"], "mode": equation.params["mode"]}
+    g, name, numbers = it.graph, equation.primitive.name.replace("_", "-"), equation.params["dimension_numbers"]
+    options = {"dimension_numbers": numbers, "mode": equation.params["mode"]}
+    sizes = [x.shape[axis] for axis in numbers.scatter_dims_to_operand_dims]
+    batch = [i for i in range(updates.ndim) if i not in numbers.update_window_dims]
+    if _known(index) is None and np.prod(sizes) > PLACES:
+        raise Unsupported(name, "with unknown indices into a large array")
     result = list(x.flat)
-    # Where each update goes, found by writing a single one.
-    for k, update in enumerate(updates.flat):
-        one = np.zeros(updates.size, np.int32)
-        one[k] = 1
-        with jax.ensure_compile_time_eval():
-            hit = np.asarray(run(np.zeros(x.shape, np.int32), index, one.reshape(updates.shape), **options))
-        for i in np.flatnonzero(hit):
-            result[i] = update if name == "scatter" else it.graph.op(_UPDATE[name], result[i], update)
+    for position in np.ndindex(*updates.shape):
+        vector = index[tuple(position[i] for i in batch)]
+        known = _known(vector)
+        one = np.zeros(updates.shape, np.int32)
+        one[position] = 1
+        places = itertools.product(*map(range, sizes)) if known is None else [tuple(known.tolist())]
+        for place in places:
+            # Where the update goes from here, found by writing it alone.
+            with jax.ensure_compile_time_eval():
+                there = np.broadcast_to(np.array(place, np.int32), index.shape)
+                hit = np.asarray(jax.lax.scatter_add(np.zeros(x.shape, np.int32), there, one, **options))
+            for i in np.flatnonzero(hit):
+                update = updates[position]
+                new = update if name == "scatter" else g.op(_UPDATE[name], result[i], update)
+                if known is None:
+                    equal = [g.op("eq", n, g.const(k, n.dtype)) for n, k in zip(vector, place, strict=True)]
+                    new = g.choose(g.fold_left("and", equal), new, result[i])
+                result[i] = new
     return objects(result, x.shape)

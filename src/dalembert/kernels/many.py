@@ -14,7 +14,8 @@ def many(loop: Loop, varied: Sequence[bool], lanes: int = LANES) -> Callable:
     """run(shared, own, starts, stride, first, last, steps, every, rows, told), all arrays float64.
 
     Parameter i is shared[i], or row `sum(varied[:i])` of `own` where it varies. `own`, `starts` and `told` hold
-    one row a quantity with `stride` members in it; `rows` one such block a saved row, the start first. Members
+    one row a quantity with `stride` members in it; `rows` one such block a saved row, the start first,
+    with the row's distinct entries. Members
     `first` to `last` are run, a multiple of `lanes`.
     """
     w = Block(lanes)
@@ -31,9 +32,9 @@ def many(loop: Loop, varied: Sequence[bool], lanes: int = LANES) -> Callable:
     results = Function(loop.begin.plan).write(w, [*parameters, *starts])
     results = [w.widen(x, t) for x, t in zip(results, [*loop.carry, *loop.row], strict=True)]
     carry = results[: len(loop.carry)]
-    for i, (x, t) in enumerate(zip(results[len(loop.carry) :], loop.row, strict=True)):
-        w.store(x, t, "%rows", i, "%stride", member)
-    size = w.put(f"mul i64 %stride, {len(loop.row)}")
+    for place, i in enumerate(loop.distinct):
+        w.store(results[len(loop.carry) + i], loop.row[i], "%rows", place, "%stride", member)
+    size = w.put(f"mul i64 %stride, {len(loop.distinct)}")
     before = w.block_name
     w.do("br label %segment")
     w.block("segment")
@@ -46,8 +47,9 @@ def many(loop: Loop, varied: Sequence[bool], lanes: int = LANES) -> Callable:
     todo = w.put(f"select i1 {few}, i64 {left}, i64 %every")
     new, _ = loop.write_steps(w, parameters, carry, todo)
     target = w.put(f"getelementptr double, ptr %rows, i64 {w.put(f'mul i64 {size}, {row}')}")
-    for i, (x, t) in enumerate(zip(Function(loop.output.plan).write(w, [*parameters, *new]), loop.row, strict=True)):
-        w.store(x, t, target, i, "%stride", member)
+    row_values = Function(loop.output.plan).write(w, [*parameters, *new])
+    for place, i in enumerate(loop.distinct):
+        w.store(row_values[i], loop.row[i], target, place, "%stride", member)
     w.close(places, new)
     for place, text in ((left_place, f"sub i64 {left}, {todo}"), (row_place, f"add i64 {row}, 1")):
         w.lines[place] += f", [{w.put(text)}, %{w.block_name}]"

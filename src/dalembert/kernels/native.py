@@ -81,8 +81,9 @@ class Loop:
     interest at the end.
     """
 
-    def __init__(self, begin: Callable, step: Callable, output: Callable, told: Callable, counted: Callable, parameters: Any, start: Any):
-        self.begin = Scalars(begin, parameters, start)
+    def __init__(self, begin: Callable, step: Callable, output: Callable, told: Callable, counted: Callable, parameters: Any, start: Any, polynomials: bool = True):
+        self.made = (begin, step, output, told, counted, parameters, start)
+        self.begin = Scalars(begin, parameters, start, polynomials=polynomials)
         self.parameters = dtypes_of(self.begin.inputs)[: _entries(parameters)]
         carry, row = jax.tree.unflatten(
             self.begin.result_tree, [jax.ShapeDtypeStruct(*x) for x in self.begin.results]
@@ -90,10 +91,20 @@ class Loop:
         self.row_tree, self.row_shapes = jax.tree.structure(row), _shapes(row)
         self.carry_tree, self.carry_shapes = jax.tree.structure(carry), _shapes(carry)
         self.carry, self.row = dtypes_of(self.carry_shapes), dtypes_of(self.row_shapes)
-        self.step = Scalars(step, parameters, carry)
-        self.output = Scalars(output, parameters, carry)
+        self.step = Scalars(step, parameters, carry, polynomials=polynomials)
+        self.output = Scalars(output, parameters, carry, polynomials=polynomials)
+        # Entries of a row that are always equal (a velocity and the method's own, mostly) are kept once.
+        first = self.begin.plan.outputs[len(self.carry) :]
+        same = [(a.id, b.id) for a, b in zip(self.output.plan.outputs, first, strict=True)]
+        self.distinct = [i for i, pair in enumerate(same) if same.index(pair) == i]
+        self.copies = [self.distinct.index(same.index(pair)) for pair in same]
+        """For every entry of a row, where it is among the distinct ones."""
         self.told, self.counted = self.entries(told), self.entries(counted)
         self.code = self.told[0]
+
+    def without_polynomials(self) -> "Loop":
+        """The same loop with the device's own sine and cosine."""
+        return Loop(*self.made, polynomials=False)
 
     def entries(self, which: Callable) -> list[int]:
         """Where the scalars `which(carry)` are among the carry's entries."""

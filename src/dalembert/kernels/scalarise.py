@@ -13,7 +13,7 @@ from dalembert.kernels import indexing, matrices, rules  # noqa: F401 (they regi
 from dalembert.kernels.emit import Emitter, Plan
 from dalembert.kernels.graph import Graph
 from dalembert.kernels.interpret import Interpreter, objects
-from dalembert.kernels.trig import SPECIAL
+from dalembert.kernels.trig import ON_GPU, SPECIAL
 
 
 class Scalars:
@@ -37,7 +37,7 @@ class Scalars:
             nodes = [graph.input(dtype, position + i) for i in range(size)]
             arrays.append(objects(nodes, shape))
             position += size
-        interpreter = Interpreter(graph, SPECIAL if polynomials else None)
+        interpreter = Interpreter(graph, SPECIAL if polynomials else ON_GPU)
         self.closed_over = [c for c in jaxpr.consts if isinstance(c, Tracer)]
         """Values of other JAX code that the function uses; `run` wants their entries after the arguments'."""
         for tracer in self.closed_over:

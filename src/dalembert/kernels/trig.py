@@ -89,3 +89,13 @@ SPECIAL = {
     "tan": lambda g, x: g.op("div", *_both(g, x)),
 }
 """The replacements for the interpreter."""
+
+
+def _round(g: Graph, x: Node) -> Node:
+    """To the nearest whole number, ties to even, for |x| < 2^51: by adding a number that leaves no fraction."""
+    shift = g.const(1.5 * 2.0**52, np.float64)
+    return g.op("sub", g.op("add", x, shift), shift)
+
+
+ON_GPU = {"round": _round}
+"""The replacements on a GPU, which has good sines of its own but no rounding in Triton."""

@@ -1,6 +1,13 @@
 """What a mechanical system is: coordinates, a Lagrangian, constraints; and the geometry these define."""
 
-from dalembert.model.checks import Survey, check_start, check_system, is_constant_metric, is_mechanical
+from dalembert.model.checks import (
+    TOLERANCE,
+    Survey,
+    check_start,
+    check_system,
+    is_constant_metric,
+    is_mechanical,
+)
 from dalembert.model.geometry import (
     acceleration,
     annihilator,
@@ -14,6 +21,7 @@ from dalembert.model.geometry import (
 from dalembert.model.system import System, as_arrays, system
 
 __all__ = [
+    "TOLERANCE",
     "Survey",
     "System",
     "acceleration",

@@ -133,7 +133,7 @@ _warned: set[Any] = set()
 
 def engine(system: System, method: Method, h: Any) -> Xla | Native:
     """The fastest engine that takes this system and method; says once why it is not the fastest of all."""
-    if not method.native:
+    if not method.native or not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
         return Xla(system, method, h)
     try:
         return Native(system, method, h)

@@ -48,7 +48,7 @@ def simulate(
     and h. Where values are not known only shapes are checked. Failure never raises there: `status` is a
     number, and rows after the failure repeat the last good state.
     """
-    _check_numbers(h, steps, save_every, t0)
+    check_numbers(h, steps, save_every, t0)
     steps, save_every = int(steps), int(save_every)
     check_system(system)
     if not isinstance(method, Method):
@@ -64,7 +64,7 @@ def simulate(
     q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
     if traced:
         carry, rows = scan(system, method, q0, v0, h, steps, save_every)
-        index = jnp.asarray(_saved(steps, save_every))
+        index = jnp.asarray(saved_steps(steps, save_every))
         end = {"code": carry.code, "steps": carry.step, "residual": carry.residual}
         made = {"system": system, "method": method, "h": h, "save_every": save_every}
         return Trajectory(t=t0 + index * h, **rows._asdict(), **end, **made)
@@ -130,13 +130,14 @@ def _telling_of_closures() -> Iterator[None]:
         ) from error
 
 
-def _saved(steps: int, save_every: int) -> np.ndarray:
+def saved_steps(steps: int, save_every: int) -> np.ndarray:
     """The steps at which rows are kept."""
     index = np.arange(0, steps + 1, save_every)
     return index if index[-1] == steps else np.append(index, steps)
 
 
-def _check_numbers(h: Any, steps: Any, save_every: Any, t0: Any) -> None:
+def check_numbers(h: Any, steps: Any, save_every: Any, t0: Any) -> None:
+    """Refuses step sizes, counts and times that make no sense."""
     for name, value, least in (("steps", steps, 0), ("save_every", save_every, 1)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not whole or not least <= value < 2**62:

@@ -1,6 +1,7 @@
 """The result of a run."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -20,29 +21,37 @@ if TYPE_CHECKING:
 views: dict[str, Callable[["Trajectory"], Any]] = {}
 
 
-@compiled
-def _energies(system: System, q, v):
-    return jax.vmap(lambda q, v: total_energy(system, q, v))(q, v)
+def _residual(system: System, q, v):
+    return jnp.max(jnp.abs(jnp.sum(annihilator(system, q) * v, axis=-1)), initial=0.0)
 
 
-@compiled
-def _residuals(system: System, q, v):
-    def residual(q, v):
-        return jnp.max(jnp.abs(jnp.sum(annihilator(system, q) * v, axis=-1)), initial=0.0)
-
-    return jax.vmap(residual)(q, v)
+def _multiplier(system: System, q, v):
+    return acceleration(system, q, v)[1]
 
 
-@compiled
-def _multipliers(system: System, q, v):
-    return jax.vmap(lambda q, v: acceleration(system, q, v)[1])(q, v)
+def batch_axes(system: System, size: int) -> System:
+    """Zero for the parameters that hold one value a member of an ensemble of this size, None for the others."""
+    return jax.tree.map(lambda x: 0 if np.ndim(x) and np.shape(x)[0] == size else None, system)
+
+
+@lru_cache(maxsize=None)
+def _over_rows(function: Callable) -> Callable:
+    """The function at every row of one trajectory."""
+    return compiled(lambda system, q, v: jax.vmap(lambda q, v: function(system, q, v))(q, v))
+
+
+@lru_cache(maxsize=None)
+def _over_members(function: Callable) -> Callable:
+    """The function at every row of every member."""
+    rows = jax.vmap(function, (None, 0, 0))
+    return compiled(lambda system, q, v: jax.vmap(rows, (batch_axes(system, len(q)), 0, 0))(system, q, v))
 
 
 class Trajectory(eqx.Module):
     """Times, states and multipliers of a run, and what they say about energy and constraints.
 
     Row 0 is the start. `v` satisfies the constraint; `v_full` is the method's own velocity, which differs
-    for methods that live on all of TQ. Multipliers follow d/dt dL/dv - dL/dq = A(q)^T lam. Those of DLA, DLA01
+    for methods that live on all of TQ. Of an ensemble every array has the members first, as in q (N, K, n). Multipliers follow d/dt dL/dv - dL/dq = A(q)^T lam. Those of DLA, DLA01
     and DiscreteGradient are the means over the step that ends at the row; of a system given by a frame alone
     they refer to one-forms computed from it, which may change from row to row.
     """
@@ -74,21 +83,29 @@ class Trajectory(eqx.Module):
         """(K, m) multipliers of the one-forms."""
         if self.lam is not None:
             return self.lam
-        self._check_single()
-        if self.system is None:
-            return self._stored("multipliers")
-        return self._plain(_multipliers(self.system, self.q, self.v))
+        return self._measured("multipliers", _multiplier, self.v)
 
     @property
     def status(self) -> Any:
-        """How the run ended (inside other JAX code: its number, zero for success)."""
-        if is_traced(self.code) or np.ndim(self.code):
+        """How the run ended, or each member of an ensemble (inside other JAX code: its number, zero for success)."""
+        if is_traced(self.code):
             return self.code
+        if np.ndim(self.code):
+            return np.array(list(Status), object)[np.asarray(self.code)]
         return Status.from_code(int(self.code))
 
     @property
     def message(self) -> str:
         """How the run ended, in words, with step, time, residual and what to try."""
+        if np.ndim(self.code):
+            failed = np.flatnonzero(np.asarray(self.code))
+            if not failed.size:
+                return f"all {len(self.code)} members reached their end"
+            first = int(failed[0])
+            return (
+                f"{failed.size} of {len(self.code)} members did not reach their end; the first is member {first}: "
+                f"{self.member(first).message}"
+            )
         if self.status is Status.OK:
             return self.status.value
         last = f"{int(self.steps):,} steps, t = {float(self.t[-1]):.6g}"
@@ -108,17 +125,25 @@ class Trajectory(eqx.Module):
 
     def energy(self, full: bool = False) -> Any:
         """(K,) total energy of v, or with `full=True` of the method's own velocity."""
-        self._check_single()
-        if self.system is None:
-            return self._stored("energy_full" if full else "energy")
-        return self._plain(_energies(self.system, self.q, self.v_full if full else self.v))
+        return self._measured("energy_full" if full else "energy", total_energy, self.v_full if full else self.v)
 
     def constraint_residual(self) -> Any:
         """(K,) the largest entry of A(q) v."""
-        self._check_single()
-        if self.system is None:
-            return self._stored("constraint_residual")
-        return self._plain(_residuals(self.system, self.q, self.v))
+        return self._measured("constraint_residual", _residual, self.v)
+
+    def member(self, i: int) -> "Trajectory":
+        """Member i of an ensemble, as a trajectory of its own."""
+        if np.ndim(self.q) != 3:
+            raise ValueError("this is a single trajectory; only an ensemble has members")
+        size = len(self.q)
+        if not -size <= i < size:
+            raise ValueError(f"there is no member {i}: the ensemble has {size}")
+        parts = {name: getattr(self, name)[i] for name in ("q", "v", "v_full", "code", "steps", "residual")}
+        own = jax.tree.map(lambda x: x[i] if np.ndim(x) and np.shape(x)[0] == size else x, (self.system, self.method))
+        h = self.h[i] if np.ndim(self.h) else self.h
+        lam = None if self.lam is None else self.lam[i]
+        t = self.t[i] if np.ndim(self.t) == 2 else self.t
+        return Trajectory(t, lam=lam, **parts, system=own[0], method=own[1], h=h, save_every=self.save_every)
 
     def _stored(self, name: str) -> Any:
         if not self.stored or name not in self.stored:
@@ -127,12 +152,13 @@ class Trajectory(eqx.Module):
             )
         return self.stored[name]
 
-    def _check_single(self) -> None:
-        if np.ndim(self.q) != 2:
-            raise ValueError(
-                f"this trajectory is batched (q has shape {np.shape(self.q)}); map over it: "
-                "jax.vmap(lambda sol: sol.energy())(sol)"
-            )
+    def _measured(self, name: str, function: Callable, v: Any) -> Any:
+        """function(system, q, v) at every row (and member), or what was stored of it."""
+        if self.system is None:
+            return self._stored(name)
+        if np.ndim(self.q) == 2:
+            return self._plain(_over_rows(function)(self.system, self.q, v))
+        return self._plain(_over_members(function)(self.system, self.q, v))
 
     def _plain(self, x: Any) -> Any:
         return np.asarray(x) if isinstance(self.q, np.ndarray) else x
@@ -157,4 +183,8 @@ class Trajectory(eqx.Module):
     def __repr__(self) -> str:
         name = type(self.system).__name__ if self.system is not None else "a stored system"
         by = self.method.spelling if self.method is not None else "a stored method"
+        if np.ndim(self.q) == 3:
+            n, k = np.shape(self.q)[:2]
+            told = "" if is_traced(self.code) else f", {int(np.sum(np.asarray(self.code) == 0))} of them to the end"
+            return f"<Trajectory of {n} x {name} by {by}: {k} rows each{told}>"
         return f"<Trajectory of {name} by {by}: {len(self.t)} rows, h = {self.h}, {self.status}>"

@@ -1,0 +1,272 @@
+"""ensemble(): many trajectories at once, on all cores or on a GPU."""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.kernels import LANES, Loop, Unsupported, many
+from dalembert.methods import Method
+from dalembert.model import TOLERANCE, System, annihilator, as_arrays, check_start, check_system
+from dalembert.numerics import compiled
+from dalembert.simulate.engine import loop_of, tell
+from dalembert.simulate.loop import Rows, scan
+from dalembert.simulate.progress import progress_bar
+from dalembert.simulate.run import check_numbers, saved_steps
+from dalembert.simulate.status import Status
+from dalembert.simulate.trajectory import Trajectory
+
+WORK = 2_000_000
+"""Steps of members in one call of a kernel: a fraction of a second, so that progress and Ctrl-C are prompt."""
+
+
+def ensemble(
+    system: System,
+    method: Method,
+    q0: Any,
+    v0: Any,
+    *,
+    h: Any,
+    steps: int,
+    save_every: int = 1,
+    t0: float = 0.0,
+    devices: str | None = None,
+    progress: bool | Callable[[int, int], None] = False,
+) -> Trajectory:
+    """Runs `method` on N members at once; q0 and v0 have shape (N, n), either may have shape (n,) and is shared.
+
+    A parameter of the system or the method, and h, may carry the batch axis too: an array whose first axis
+    has length N holds one value a member, anything else is shared. The result is a Trajectory whose arrays have
+    the batch axis first: q is (N, K, n), `code` and `steps` are (N,); `t` is (K,), or (N, K) where h varies. A member
+    that fails keeps its last good state in the rows that follow, and its own status; the others go on.
+
+    All cores work on blocks of members, or the GPU where JAX has one. `devices` is "cpu" or "gpu" to insist.
+    Members agree with single runs to rounding: over long times a chaotic motion tells the difference.
+    """
+    check_numbers(1.0 if np.ndim(h) else h, steps, save_every, t0)
+    check_system_and_method(system, method)
+    q0, v0, size = _starts(system, q0, v0, h)
+    system, method = as_arrays(system), as_arrays(method)
+    h = np.asarray(h, float)
+    if not np.all(np.isfinite(h)) or not np.all(h > 0) or h.shape not in ((), (size,)):
+        raise ValueError(f"h must be one positive number or one for each of {size} members, got {h!r}")
+    parameters = (system, method, h)
+    leaves, tree = jax.tree.flatten(parameters)
+    varied = [np.ndim(x) > 0 and np.shape(x)[0] == size for x in leaves]
+    _check_members(tree, leaves, varied, q0, v0)
+    platform = _platform(devices)
+    made = {"system": system, "method": method, "h": h, "save_every": int(save_every)}
+    index = saved_steps(int(steps), int(save_every))
+    t = t0 + np.multiply.outer(h, index)
+    label = f"{size:,} x {type(system).__name__} by {method.spelling}"
+    with progress_bar(progress, size, label) as advance:
+        try:
+            if not method.native:
+                raise Unsupported("an adaptive solver")
+            one = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
+            loop = loop_of(*one[:2])
+            runner = _on_gpu if platform == "gpu" else _on_cores
+            rows, told = runner(loop, leaves, varied, q0, v0, int(steps), int(save_every), len(index), advance)
+            rows = [_field(loop, rows, k) for k in range(len(loop.row_shapes))]
+            rows = jax.tree.unflatten(loop.row_tree, rows)
+        except Unsupported as error:
+            if method.native:
+                tell(system, method, error)
+            rows, told = _by_xla(tree, leaves, varied, q0, v0, int(steps), int(save_every), advance)
+    code, residual, done = told
+    end = {"code": code.astype(np.int32), "steps": done.astype(np.int64), "residual": residual}
+    return Trajectory(t=t, **rows._asdict(), **end, **made)
+
+
+def check_system_and_method(system: Any, method: Any) -> None:
+    """Refuses what is not a method; the system's own shapes are checked on one member."""
+    if not isinstance(method, Method):
+        raise ValueError(f"expected a method such as FrameGradient(), got {method!r}")
+    if not isinstance(system, System):
+        check_system(system)
+
+
+def _starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray, np.ndarray, int]:
+    n, arrays = system.dimension, {}
+    for name, x in (("q0", q0), ("v0", v0)):
+        x = np.asarray(x)
+        if x.dtype.kind not in "fiu" or x.ndim not in (1, 2) or x.shape[-1] != n:
+            raise ValueError(f"{name} must have shape (N, {n}), or ({n},) where all members share it; got {x.shape}")
+        arrays[name] = x.astype(float)
+    sizes = {x.shape[0] for x in arrays.values() if x.ndim == 2} | ({np.shape(h)[0]} if np.ndim(h) == 1 else set())
+    parameters = [np.shape(x)[0] for x in jax.tree.leaves(system) if np.ndim(x)]
+    if not sizes and len(set(parameters)) == 1:
+        sizes = set(parameters)
+    if len(sizes) != 1:
+        raise ValueError(
+            f"an ensemble needs one batch size: q0 or v0 of shape (N, {n}), or h of shape (N,); got q0 "
+            f"{arrays['q0'].shape}, v0 {arrays['v0'].shape}, h {np.shape(h)}"
+        )
+    size = sizes.pop()
+    if size == 0:
+        raise ValueError("an ensemble needs at least one member")
+    return *(np.broadcast_to(x, (size, n)) for x in arrays.values()), size
+
+
+def _check_members(tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v0: np.ndarray) -> None:
+    """The first member is checked as a single run is; of the others, what differs from member to member."""
+    system, method, _ = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
+    check_system(system)
+    method.check(system, check_start(system, q0[0], v0[0]))
+    for name, x in (("q0", q0), ("v0", v0)):
+        bad = np.flatnonzero(~np.all(np.isfinite(x), axis=1))
+        if bad.size:
+            raise ValueError(f"{name} must be finite; it is not for {_members(bad)}")
+    axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])[0]
+    bad = []
+    for a in range(0, len(q0), 65536):
+        part = slice(a, a + 65536)
+        systems = jax.tree.unflatten(
+            tree, [x[part] if v else x for x, v in zip(leaves, varied, strict=True)]
+        )[0]
+        bad.append(a + np.flatnonzero(np.asarray(_violates(axes, len(q0[part]))(systems, q0[part], v0[part]))))
+    bad = np.concatenate(bad)
+    if bad.size:
+        raise ValueError(
+            f"{type(system).__name__}: the start velocity violates the constraint A(q0) v0 = 0 for {_members(bad)}; "
+            "start each member in its own D"
+        )
+
+
+@lru_cache(maxsize=64)
+def _violating(axes_leaves: tuple, axes_tree: Any) -> Callable:
+    def one(system, q, v):
+        a = annihilator(system, q)
+        return jnp.any(jnp.abs(a @ v) > TOLERANCE * (jnp.abs(a) @ jnp.abs(v) + np.finfo(float).tiny))
+
+    axes = jax.tree.unflatten(axes_tree, axes_leaves)
+    return compiled(lambda systems, q, v: jax.vmap(one, (axes, 0, 0))(systems, q, v))
+
+
+def _violates(axes: Any, size: int) -> Callable:
+    leaves, tree = jax.tree.flatten(axes, is_leaf=lambda x: x is None)
+    return _violating(tuple(leaves), tree)
+
+
+def _members(bad: np.ndarray) -> str:
+    few = ", ".join(map(str, bad[:5]))
+    return f"{bad.size} member{'s' if bad.size > 1 else ''} ({few}{', ...' if bad.size > 5 else ''})"
+
+
+def _platform(devices: str | None) -> str:
+    if devices not in (None, "cpu", "gpu"):
+        raise ValueError(f'devices must be "cpu", "gpu" or None (the GPU where there is one), got {devices!r}')
+    there = jax.default_backend() in ("gpu", "cuda")
+    if devices == "gpu" and not there:
+        raise ValueError(f'devices="gpu", but JAX runs on {jax.default_backend()} here; install jax[cuda12]')
+    return "gpu" if there and devices != "cpu" else "cpu"
+
+
+def _field(loop: Loop, rows: np.ndarray, k: int) -> np.ndarray:
+    """Field k of the rows as (N, K, ...); rows are (K, distinct entries, N)."""
+    sizes = [int(np.prod(shape)) for shape, _ in loop.row_shapes]
+    shape = loop.row_shapes[k][0]
+    entries = loop.copies[sum(sizes[:k]) : sum(sizes[: k + 1])]
+    consecutive = bool(entries) and entries == list(range(entries[0], entries[0] + len(entries)))
+    part = rows[:, entries[0] : entries[0] + len(entries)] if consecutive else rows[:, entries]
+    moved = np.moveaxis(part, -1, 0)
+    return moved.reshape(*moved.shape[:2], *shape) if len(shape) != 1 else moved
+
+
+def _packed(leaves: Sequence[Any], varied: Sequence[bool], size: int, wide: int):
+    """Shared values of all entries, rows of those that vary, and which entries vary; padded to `wide` members."""
+    shared, own, flags = [], [], []
+    for x, is_varied in zip(leaves, varied, strict=True):
+        x = np.asarray(x, float)
+        entries = x.reshape(size, -1).T if is_varied else x.reshape(-1, 1)
+        for row in entries:
+            flags.append(is_varied)
+            shared.append(row[0])
+            if is_varied:
+                own.append(_pad(row, wide))
+    return np.array(shared), np.array(own) if own else np.zeros((1, wide)), flags
+
+
+def _pad(row: np.ndarray, wide: int) -> np.ndarray:
+    return np.concatenate([row, np.full(wide - len(row), row[-1])]) if wide > len(row) else row
+
+
+@lru_cache(maxsize=64)
+def _kernel(loop: Loop, flags: tuple[bool, ...]) -> Callable:
+    return many(loop, flags)
+
+
+def _on_cores(loop, leaves, varied, q0, v0, steps, save_every, count, advance):
+    size = len(q0)
+    wide = -(-size // LANES) * LANES
+    shared, own, flags = _packed(leaves, varied, size, wide)
+    kernel = _kernel(loop, tuple(flags))
+    starts = np.stack([_pad(row, wide) for row in (*q0.T, *v0.T)])
+    rows = np.empty((count, len(loop.distinct), wide))
+    told = np.zeros((3, wide))
+    told[0] = Status.INTERRUPTED.code
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    block = max(1, min(WORK // max(steps, 1), -(-wide // (4 * threads)))) // LANES * LANES or LANES
+    pointers = [x.ctypes.data for x in (shared, own, starts)]
+
+    def work(a: int) -> int:
+        b = min(a + block, wide)
+        kernel(*pointers, wide, a, b, steps, save_every, rows.ctypes.data, told.ctypes.data)
+        return b - a
+
+    done = 0
+    with ThreadPoolExecutor(threads) as pool:
+        waiting = [pool.submit(work, a) for a in range(0, wide, block)]
+        try:
+            for future in waiting:
+                done += future.result()
+                advance(min(done, size))
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            rows[:, :, told[0] == Status.INTERRUPTED.code] = np.nan
+    return rows[:, :, :size], told[:, :size]
+
+
+def _on_gpu(loop, leaves, varied, q0, v0, steps, save_every, count, advance):
+    from dalembert.kernels.gpu import BLOCK, run_many
+
+    size = len(q0)
+    rows = np.empty((count, len(loop.distinct), size))
+    told = np.empty((3, size))
+    # Members that fit into a quarter of a GiB of rows at a time; the rest waits on the host.
+    part = max(BLOCK, 2**28 // (8 * max(1, rows.shape[0] * rows.shape[1])) // BLOCK * BLOCK)
+    part = min(part, -(-size // BLOCK) * BLOCK)
+    for a in range(0, size, part):
+        b = min(a + part, size)
+        here = [x[a:b] if v else x for x, v in zip(leaves, varied, strict=True)]
+        shared, own, flags = _packed(here, varied, b - a, part)
+        starts = np.stack([_pad(row, part) for row in (*q0[a:b].T, *v0[a:b].T)])
+        result = run_many(loop, tuple(flags), shared, own, starts, steps, save_every, count)
+        rows[:, :, a:b], told[:, a:b] = (np.asarray(x)[..., : b - a] for x in result)
+        advance(b)
+    return rows, told
+
+
+def _by_xla(tree, leaves, varied, q0, v0, steps, save_every, advance) -> tuple[Rows, Any]:
+    """Any JAX function, by vmap of the plain loop, in blocks of members."""
+    axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])
+
+    def one(parameters, q, v):
+        system, method, h = parameters
+        carry, rows = scan(system, method, q, v, h, steps, save_every)
+        return rows, (carry.code, carry.residual, carry.step)
+
+    run = compiled(lambda parameters, q, v: jax.vmap(one, (axes, 0, 0))(parameters, q, v))
+    parts = []
+    for a in range(0, len(q0), 4096):
+        part = slice(a, a + 4096)
+        here = jax.tree.unflatten(tree, [x[part] if v else x for x, v in zip(leaves, varied, strict=True)])
+        parts.append(jax.tree.map(np.asarray, run(here, q0[part], v0[part])))
+        advance(min(a + 4096, len(q0)))
+    rows, told = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+    return rows, told
