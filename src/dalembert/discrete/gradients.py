@@ -11,7 +11,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from dalembert.numerics import matvec
 
@@ -39,10 +39,10 @@ def _average(derivative: Callable[[Array], Array], q0: Array, q1: Array) -> tupl
     return fine, jnp.max(jnp.abs(fine - coarse)) > 1e-8 * jnp.max(jnp.abs(fine))
 
 
-def _correction(defect: Array, needed: Array, length: Array) -> Array:
+def _correction(defect: Callable[[], Array], needed: Array, length: Array) -> Array:
     """defect / length where the quadrature needs it, else zero; safe (also in derivatives) at length zero."""
     needed = needed & (length > 0)
-    return jnp.where(needed, defect, 0.0) / jnp.where(needed, length, 1.0)
+    return lax.cond(needed, defect, lambda: jnp.zeros_like(length)) / jnp.where(needed, length, 1.0)
 
 
 def average(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
@@ -53,8 +53,9 @@ def average(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
     step = q1 - q0
     fine, needed = _average(jax.grad(potential), q0, q1)
     momentum = matvec(metric, step)
-    defect = potential(q1) - potential(q0) - jnp.sum(fine * step)
-    return fine + momentum * _correction(defect, needed, jnp.sum(momentum * step))
+    return fine + momentum * _correction(
+        lambda: potential(q1) - potential(q0) - jnp.sum(fine * step), needed, jnp.sum(momentum * step)
+    )
 
 
 def gonzalez(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
@@ -67,12 +68,13 @@ def gonzalez(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array
     middle = jax.grad(potential)(0.5 * (q0 + q1))
     fine, needed = _average(jax.grad(potential), q0, q1)
     smooth = jnp.sum((fine - middle) * step)
-    defect = potential(q1) - potential(q0) - jnp.sum(fine * step)
     momentum = matvec(metric, step)
     length = jnp.sum(momentum * step)
     moving = length > 0
     ratio = jnp.where(moving, smooth, 0.0) / jnp.where(moving, length, 1.0)
-    return middle + momentum * (ratio + _correction(defect, needed, length))
+    return middle + momentum * (
+        ratio + _correction(lambda: potential(q1) - potential(q0) - jnp.sum(fine * step), needed, length)
+    )
 
 
 def _increments(potential: Potential, q0: Array, q1: Array) -> Array:
@@ -88,7 +90,10 @@ def _increments(potential: Potential, q0: Array, q1: Array) -> Array:
 
         fine, needed = _average(slope, here, there)
         step = q1[i] - q0[i]
-        defect = potential(there) - potential(here) - fine[0] * step
+
+        def defect(here=here, there=there, fine=fine, step=step):
+            return potential(there) - potential(here) - fine[0] * step
+
         parts.append(fine[0] + step * _correction(defect, needed, step * step))
     return jnp.stack(parts)
 

@@ -279,14 +279,18 @@ class Emitter:
             last = len(node.params) - 1
             lanes = index if node.args[0].dtype == bool else index >= last
 
-            def mixed():
-                results = branch(node.params[0])
+            # The last branch is the usual one: computed for all, and the others only where a member needs them.
+            usual = tuple(branch(node.params[last]))
+
+            def mixed(*usual):
+                results = list(branch(node.params[0]))
                 for k in range(1, last + 1):
                     here = index if node.args[0].dtype == bool else index >= k
-                    results = [lax.select(here, a, b) for a, b in zip(branch(node.params[k]), results, strict=True)]
+                    these = usual if k == last else branch(node.params[k])
+                    results = [lax.select(here, a, b) for a, b in zip(these, results, strict=True)]
                 return tuple(results)
 
-            results = lax.cond(~_any(~lanes), lambda: tuple(branch(node.params[last])), mixed)
+            results = lax.cond(_any(~lanes), mixed, lambda *usual: usual, *usual)
         return dict(zip(kept, results, strict=True))
 
     def _typed(self, x: Any, node: Node) -> Any:

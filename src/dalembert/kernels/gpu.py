@@ -15,11 +15,12 @@ BLOCK = 128
 
 
 @lru_cache(maxsize=64)
-def _compiled(loop: Loop, flags: tuple[bool, ...], count: int, wide: int) -> Any:
+def compiled_many(loop: Loop, flags: tuple[bool, ...], count: int, wide: int) -> Any:
+    """The kernel for so many rows and members: (shared, own, starts, limits) to (rows, what is told)."""
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton as plgpu
 
-    plain = loop.without_polynomials()
+    plain = loop.for_gpu()
     begin, step, output = plain.begin, plain.step, plain.output
     rank = [sum(flags[:i]) for i in range(len(flags))]
     rest = dtypes_of(begin.inputs)[len(flags) :]
@@ -87,4 +88,4 @@ def _typed(x: Any, dtype: np.dtype) -> Any:
 def run_many(loop: Loop, flags: tuple[bool, ...], shared, own, starts, steps: int, every: int, count: int) -> Any:
     """Rows (count, distinct entries, members) and what is told at the end; members a multiple of BLOCK."""
     limits = np.array([steps, every], np.int32)
-    return _compiled(loop, flags, count, starts.shape[1])(shared, own, starts, limits)
+    return compiled_many(loop, flags, count, starts.shape[1])(shared, own, starts, limits)

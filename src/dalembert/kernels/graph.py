@@ -25,11 +25,13 @@ class Unsupported(Exception):
 class Node:
     """One scalar: a constant, an input, a loop's variable, an operation, or one result of a control node."""
 
-    __slots__ = ("args", "dtype", "id", "op", "params", "value")
+    __slots__ = ("args", "dtype", "fixed", "id", "op", "params", "value")
 
     def __init__(self, number: int, op: str, args: tuple, dtype: np.dtype, params: Any, value: Any):
         self.id, self.op, self.args, self.dtype = number, op, args, dtype
         self.params, self.value = params, value
+        self.fixed = op not in ("parameter", "input", "while", "cond", "loop") and all(a.fixed for a in args)
+        """Whether it stays the same during a run: made of constants and of the run's parameters alone."""
 
     @property
     def is_const(self) -> bool:
@@ -103,9 +105,11 @@ class Graph:
             node = self.table[key] = self._new("const", (), dtype, value=value)
         return node
 
-    def input(self, dtype: Any, position: int) -> Node:
-        """An argument of the function."""
-        return self._new("input", (), dtype, value=position)
+    def input(self, dtype: Any, position: int, fixed: bool = False) -> Node:
+        """An argument of the function; a fixed one is a parameter of the run."""
+        node = self._new("input", (), dtype, value=position)
+        node.fixed = fixed
+        return node
 
     def parameter(self, dtype: Any) -> Node:
         """A variable of a loop."""
@@ -224,6 +228,8 @@ def _div(g: Graph, dtype, params, a: Node, b: Node):
         return None
     if _is(b, 1) or (_is(a, 0) and not b.is_const):
         return a
+    if b.fixed and not b.is_const and not a.fixed:
+        return g.op("mul", a, g.op("div", g.const(1, dtype), b))  # one division for the whole run
     return _signed(g, "div", a, b)
 
 

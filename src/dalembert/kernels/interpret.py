@@ -194,11 +194,14 @@ def conditional(g: Graph, index: Node, results: Sequence[Sequence[Node]]) -> lis
 def _scan(it: Interpreter, equation, *inputs):
     params, g = equation.params, it.graph
     length, jaxpr = params["length"], params["jaxpr"]
-    consts = inputs[: params["num_consts"]]
-    carry = list(inputs[params["num_consts"] : params["num_consts"] + params["num_carry"]])
-    sequences = inputs[params["num_consts"] + params["num_carry"] :]
+    # What the body sees of a sequence has one axis less, which tells sequences from the rest.
+    read = [v.aval.ndim != inner.aval.ndim for v, inner in zip(equation.invars, jaxpr.jaxpr.invars, strict=True)]
+    kept = [v.aval.ndim != inner.aval.ndim for v, inner in zip(equation.outvars, jaxpr.jaxpr.outvars, strict=True)]
+    fixed = len(read) - sum(read) - (len(kept) - sum(kept))
+    consts, sequences = inputs[:fixed], inputs[len(read) - sum(read) :]
+    carry = list(inputs[fixed : len(read) - sum(read)])
     order = range(length)[::-1] if params["reverse"] else range(length)
-    stacked = len(jaxpr.jaxpr.outvars) - len(carry)
+    stacked = sum(kept)
     if length <= 2 or length * size_of(jaxpr.jaxpr) <= UNROLL:
         rows: list = [None] * length
         for k in order:

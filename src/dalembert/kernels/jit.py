@@ -6,6 +6,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from dalembert.kernels.graph import Unsupported
+
 _lock = threading.Lock()
 
 
@@ -23,7 +25,10 @@ class Machine:
     """A compiled module; `function` gives a callable, which runs without Python's lock."""
 
     def __init__(self, text: str):
-        import llvmlite.binding as llvm
+        try:
+            import llvmlite.binding as llvm
+        except ImportError as error:
+            raise Unsupported("llvmlite", f"which is not installed ({error})") from error
 
         with _lock:
             target, cpu, features = _host()

@@ -368,34 +368,32 @@ class Function:
         w, kept = self.w, sorted(self.plan.kept[node.id])
         index = self._read(node.args[0], values)
         regions = node.params
-        result: dict[int, Value] = {}
-        # A chain of two-way choices, the last branch first: it is the usual one.
+        # The last branch is the usual one. For members that may differ it is computed for all, and the others
+        # only where a member needs them; else it is the first of a chain of two-way choices.
         mask = self._is_at_least(node, index, len(regions) - 1)
-        yes, no, end = w.name("yes"), w.name("no"), w.name("end")
-        w.do(f"br i1 {w.reduce('and', mask)}, label %{yes}, label %{no}")
-        w.block(yes)
-        first = self._branch(regions[-1], kept, values)
-        yes_end = w.block_name
-        w.do(f"br label %{end}")
-        w.block(no)
-        if w.lanes > 1 and index.wide:
-            second = self._branch(regions[0], kept, values)
-            for k in range(1, len(regions)):
-                here = self._is_at_least(node, index, k)
-                other = self._branch(regions[k], kept, values)
-                for j, i in enumerate(kept):
-                    t = w.type(regions[0].results[i].dtype, True)
-                    text = f"select <{w.lanes} x i1> {here.text}, {t} {other[j].text}, {t} {second[j].text}"
-                    second[j] = Value(w.put(text), True)
-        else:
-            second = self._chain(node, index, len(regions) - 2, kept, values)
-        no_end = w.block_name
+        if w.lanes == 1 or not index.wide:
+            chosen = self._chain(node, index, len(regions) - 1, kept, values)
+            return dict(zip(kept, chosen, strict=True))
+        usual = self._branch(regions[-1], kept, values)
+        before, others, end = w.block_name, w.name("others"), w.name("end")
+        w.do(f"br i1 {w.reduce('and', mask)}, label %{end}, label %{others}")
+        w.block(others)
+        mixed = self._branch(regions[0], kept, values)
+        for k in range(1, len(regions)):
+            here = self._is_at_least(node, index, k)
+            these = usual if k == len(regions) - 1 else self._branch(regions[k], kept, values)
+            for j, i in enumerate(kept):
+                t = w.type(regions[0].results[i].dtype, True)
+                text = f"select <{w.lanes} x i1> {here.text}, {t} {these[j].text}, {t} {mixed[j].text}"
+                mixed[j] = Value(w.put(text), True)
+        after = w.block_name
         w.do(f"br label %{end}")
         w.block(end)
+        result: dict[int, Value] = {}
         for j, i in enumerate(kept):
-            t = w.type(regions[0].results[i].dtype, w.lanes > 1)
-            text = f"phi {t} [{first[j].text}, %{yes_end}], [{second[j].text}, %{no_end}]"
-            result[i] = Value(w.put(text), w.lanes > 1)
+            t = w.type(regions[0].results[i].dtype, True)
+            text = f"phi {t} [{usual[j].text}, %{before}], [{mixed[j].text}, %{after}]"
+            result[i] = Value(w.put(text), True)
         return result
 
     def _chain(self, node: Node, index: Value, k: int, kept: list[int], values: dict) -> list[Value]:

@@ -81,9 +81,10 @@ class Loop:
     interest at the end.
     """
 
-    def __init__(self, begin: Callable, step: Callable, output: Callable, told: Callable, counted: Callable, parameters: Any, start: Any, polynomials: bool = True):
+    def __init__(self, begin: Callable, step: Callable, output: Callable, told: Callable, counted: Callable, parameters: Any, start: Any, gpu: bool = False):
         self.made = (begin, step, output, told, counted, parameters, start)
-        self.begin = Scalars(begin, parameters, start, polynomials=polynomials)
+        options = {"fixed": _entries(parameters), "gpu": gpu}
+        self.begin = Scalars(begin, parameters, start, **options)
         self.parameters = dtypes_of(self.begin.inputs)[: _entries(parameters)]
         carry, row = jax.tree.unflatten(
             self.begin.result_tree, [jax.ShapeDtypeStruct(*x) for x in self.begin.results]
@@ -91,8 +92,8 @@ class Loop:
         self.row_tree, self.row_shapes = jax.tree.structure(row), _shapes(row)
         self.carry_tree, self.carry_shapes = jax.tree.structure(carry), _shapes(carry)
         self.carry, self.row = dtypes_of(self.carry_shapes), dtypes_of(self.row_shapes)
-        self.step = Scalars(step, parameters, carry, polynomials=polynomials)
-        self.output = Scalars(output, parameters, carry, polynomials=polynomials)
+        self.step = Scalars(step, parameters, carry, **options)
+        self.output = Scalars(output, parameters, carry, **options)
         # Entries of a row that are always equal (a velocity and the method's own, mostly) are kept once.
         first = self.begin.plan.outputs[len(self.carry) :]
         same = [(a.id, b.id) for a, b in zip(self.output.plan.outputs, first, strict=True)]
@@ -102,9 +103,9 @@ class Loop:
         self.told, self.counted = self.entries(told), self.entries(counted)
         self.code = self.told[0]
 
-    def without_polynomials(self) -> "Loop":
-        """The same loop with the device's own sine and cosine."""
-        return Loop(*self.made, polynomials=False)
+    def for_gpu(self) -> "Loop":
+        """The same loop, in operations that Triton has."""
+        return Loop(*self.made, gpu=True)
 
     def entries(self, which: Callable) -> list[int]:
         """Where the scalars `which(carry)` are among the carry's entries."""

@@ -21,10 +21,11 @@ class Scalars:
 
     Prepared for the shapes and types of example arguments. A list holds the entries of all leaves one after
     another; `split` and `join` go between lists and trees of arrays (with the batch axis last in a list's
-    entries, first in arrays).
+    entries, first in arrays). The first `fixed` entries are parameters of a run: what depends on them alone may be
+    computed once for all steps.
     """
 
-    def __init__(self, function: Callable, *examples: Any, polynomials: bool = True):
+    def __init__(self, function: Callable, *examples: Any, fixed: int = 0, gpu: bool = False):
         leaves, self.tree = jax.tree.flatten(examples)
         self.inputs = [_shape(x) for x in leaves]
         jaxpr, result = jax.make_jaxpr(function, return_shape=True)(*examples)
@@ -34,10 +35,10 @@ class Scalars:
         arrays, position = [], 0
         for shape, dtype in self.inputs:
             size = math.prod(shape)
-            nodes = [graph.input(dtype, position + i) for i in range(size)]
+            nodes = [graph.input(dtype, position + i, position + i < fixed) for i in range(size)]
             arrays.append(objects(nodes, shape))
             position += size
-        interpreter = Interpreter(graph, SPECIAL if polynomials else ON_GPU)
+        interpreter = Interpreter(graph, ON_GPU if gpu else SPECIAL)
         self.closed_over = [c for c in jaxpr.consts if isinstance(c, Tracer)]
         """Values of other JAX code that the function uses; `run` wants their entries after the arguments'."""
         for tracer in self.closed_over:

@@ -67,28 +67,40 @@ def _jaxpr():
     return jax.make_jaxpr(_reduced)(np.float64(1.0))
 
 
-def _both(g: Graph, x: Node) -> list[Node]:
+def _both(g: Graph, x: Node, gpu: bool) -> list[Node]:
     key = ("sincos", x.id)
-    if key not in g.table and x.op == "mul" and any(a.is_const and a.value == 2 for a in x.args):
-        # The double angle, from the single one, which is mostly wanted too. As accurate as rounding x allows.
-        two, half = sorted(x.args, key=lambda a: not a.is_const)
-        s, c = _both(g, half)
-        twice = g.op("mul", two, s)
-        g.table[key] = [g.op("mul", twice, c), g.op("sub", g.const(1.0, np.float64), g.op("mul", twice, s))]
     if key not in g.table:
-        near = g.op("lt", g.op("abs", x), g.const(LIMIT, np.float64))
-        plain = [g.op("sin", x), g.op("cos", x)]
-        fast = [result.item() for result in Interpreter(g).closed(_jaxpr(), [objects([x], ())])]
-        g.table[key] = plain if x.is_const else conditional(g, near, [plain, fast])  # type: ignore[assignment]
+        g.table[key] = _sincos(g, x, gpu)  # type: ignore[assignment]
     return g.table[key]  # type: ignore[return-value]
 
 
-SPECIAL = {
-    "sin": lambda g, x: _both(g, x)[0],
-    "cos": lambda g, x: _both(g, x)[1],
-    "tan": lambda g, x: g.op("div", *_both(g, x)),
-}
-"""The replacements for the interpreter."""
+def _sincos(g: Graph, x: Node, gpu: bool) -> list[Node]:
+    plain = [g.op("sin", x), g.op("cos", x)]
+    if x.is_const:
+        return plain
+    if x.op == "mul" and any(a.is_const and a.value == 2 for a in x.args):
+        # The double angle, from the single one, which is mostly wanted too. As accurate as rounding x allows.
+        two, half = sorted(x.args, key=lambda a: not a.is_const)
+        s, c = _both(g, half, gpu)
+        twice = g.op("mul", two, s)
+        return [g.op("mul", twice, c), g.op("sub", g.const(1.0, np.float64), g.op("mul", twice, s))]
+    special = {"round": _round} if gpu else {}
+    fast = [result.item() for result in Interpreter(g, special).closed(_jaxpr(), [objects([x], ())])]
+    size = g.op("abs", x)
+    if gpu:
+        # Members do not branch apart. Fused products keep the reduction good to rounding up to 1e9; an angle
+        # beyond ends the member, which its status tells.
+        near, nan = g.op("lt", size, g.const(1e9, np.float64)), g.const(np.nan, np.float64)
+        return [g.choose(near, value, nan) for value in fast]
+    return conditional(g, g.op("lt", size, g.const(LIMIT, np.float64)), [plain, fast])
+
+
+def _replacements(gpu: bool) -> dict:
+    return {
+        "sin": lambda g, x: _both(g, x, gpu)[0],
+        "cos": lambda g, x: _both(g, x, gpu)[1],
+        "tan": lambda g, x: g.op("div", *_both(g, x, gpu)),
+    }
 
 
 def _round(g: Graph, x: Node) -> Node:
@@ -97,5 +109,7 @@ def _round(g: Graph, x: Node) -> Node:
     return g.op("sub", g.op("add", x, shift), shift)
 
 
-ON_GPU = {"round": _round}
-"""The replacements on a GPU, which has good sines of its own but no rounding in Triton."""
+SPECIAL = _replacements(gpu=False)
+"""What the interpreter replaces on a CPU."""
+ON_GPU = {**_replacements(gpu=True), "round": _round}
+"""What it replaces on a GPU; Triton cannot round."""

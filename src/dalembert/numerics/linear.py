@@ -30,20 +30,22 @@ def matmul(a: Array, b: Array) -> Array:
     return lax.reduce_sum(lax.mul(left, right), axes=(1,))
 
 
-def _factor(a: Array) -> tuple[list, list]:
-    """Factors a = L U without pivoting, as nested lists of scalars (L has a unit diagonal)."""
+def _factor(a: Array) -> tuple[list, list, list]:
+    """a = L U without pivoting, as nested lists of scalars (L has a unit diagonal), and the inverse pivots."""
     n = a.shape[0]
     u = [list(row) for row in a]
     low = [[jnp.zeros((), a.dtype)] * n for _ in range(n)]
+    inverses = []
     for k in range(n):
+        inverses.append(1 / u[k][k])
         for i in range(k + 1, n):
-            low[i][k] = u[i][k] / u[k][k]
+            low[i][k] = u[i][k] * inverses[k]
             for j in range(k + 1, n):
                 u[i][j] = u[i][j] - low[i][k] * u[k][j]
-    return low, u
+    return low, u, inverses
 
 
-def _substitute(low: list, u: list, b: Array) -> Array:
+def _substitute(low: list, u: list, inverses: list, b: Array) -> Array:
     n = b.shape[0]
     y = list(b)
     for i in range(1, n):
@@ -52,7 +54,7 @@ def _substitute(low: list, u: list, b: Array) -> Array:
     for i in reversed(range(n)):
         for j in range(i + 1, n):
             y[i] = y[i] - u[i][j] * y[j]
-        y[i] = y[i] / u[i][i]
+        y[i] = y[i] * inverses[i]
     return jnp.stack(y)
 
 
@@ -96,20 +98,20 @@ def _solve(a: Array, b: Array, masks: bool) -> Array:
         return b
     if a.shape[0] == 1:
         return b / a[0, 0]
-    low, u = _factor(a)
+    low, u, inverses = _factor(a)
     # The predicate depends on the matrix alone, so the solve stays linear (transposable) in b and is not
     # doubled when right sides are batched.
-    return lax.cond(_factors_hold(a, low, u), lambda: _substitute(low, u, b), lambda: _pivoted(a, b, masks))
+    return lax.cond(_factors_hold(a, low, u), lambda: _substitute(low, u, inverses, b), lambda: _pivoted(a, b, masks))
 
 
 def _solve_spd(a: Array, b: Array) -> Array:
     if a.shape[0] == 0:
         return b
-    low, u = _factor(a)
+    low, u, inverses = _factor(a)
     floor = 64 * jnp.finfo(a.dtype).eps
     for i in range(a.shape[0]):
-        u[i][i] = jnp.where(u[i][i] > floor * jnp.abs(a[i, i]), u[i][i], jnp.nan)
-    return _substitute(low, u, b)
+        inverses[i] = jnp.where(u[i][i] > floor * jnp.abs(a[i, i]), inverses[i], jnp.nan)
+    return _substitute(low, u, inverses, b)
 
 
 # One primitive, so that tracing a solve, or a derivative of one, is a single operation. Its derivative is
@@ -215,25 +217,52 @@ def null_space(a: Array) -> Array:
 
 
 def inverse_square_root(a: Array) -> Array:
-    """a^(-1/2) for a symmetric positive matrix: closed forms up to 2 x 2, else Newton-Schulz.
+    """a^(-1/2) for a symmetric positive matrix: closed forms up to 2 x 2, else Newton-Schulz, scaled by the trace.
 
-    Newton-Schulz is scaled by the trace; ten steps reach rounding while eigenvalues differ by less than a
-    factor of about twenty, far beyond what one time step does to a frame.
+    Iterated until rounding stops it; it converges while eigenvalues differ by less than a factor of about
+    twenty, far beyond what one time step does to a frame, and gives NaN beyond.
     """
     r = a.shape[0]
     if r == 0:
         return a
     if r == 1:
         return 1 / jnp.sqrt(a)
-    one = jnp.eye(r, dtype=a.dtype)
     if r == 2:
         # sqrt(a) = (a + s)/t with s = sqrt(det a), t = sqrt(tr a + 2 s); det sqrt(a) = s.
         s = jnp.sqrt(a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0])
         t = jnp.sqrt(a[0, 0] + a[1, 1] + 2 * s)
-        return ((a[0, 0] + a[1, 1] + s) * one - a) / (s * t)
+        return ((a[0, 0] + a[1, 1] + s) * jnp.eye(r, dtype=a.dtype) - a) / (s * t)
+    return _newton_schulz(a)
+
+
+@jax.custom_jvp
+def _newton_schulz(a: Array) -> Array:
+    r, one = a.shape[0], jnp.eye(a.shape[0], dtype=a.dtype)
     scale = jnp.trace(a) / r
-    y, z = a / scale, one
-    for _ in range(10):
-        step = 1.5 * one - 0.5 * matmul(z, y)
-        y, z = matmul(y, step), matmul(step, z)
-    return z / jnp.sqrt(scale)
+
+    def unfinished(carry):
+        _, _, error, before, count = carry
+        return (error > 4 * jnp.finfo(a.dtype).eps) & (error < before) & (count < 20)
+
+    def improve(carry):
+        y, z, error, _, count = carry
+        product = matmul(z, y)
+        step = 1.5 * one - 0.5 * product
+        return matmul(y, step), matmul(step, z), jnp.max(jnp.abs(one - product)), error, count + 1
+
+    large = jnp.full((), jnp.finfo(a.dtype).max, a.dtype)
+    start = (a / scale, one, large / 2, large, jnp.zeros((), jnp.int32))
+    _, z, error, _, _ = lax.while_loop(unfinished, improve, start)
+    return jnp.where(error < 1e-6, z, jnp.nan) / jnp.sqrt(scale)
+
+
+@_newton_schulz.defjvp
+def _(primals, tangents):
+    """With y = a^(1/2): y y' + y' y = a', and the inverse changes by -z y' z."""
+    ((a,), (change,)) = primals, tangents
+    r, one = a.shape[0], jnp.eye(a.shape[0], dtype=a.dtype)
+    z = _newton_schulz(a)
+    y = matmul(a, z)
+    sylvester = (one[:, None, :, None] * y.T[None, :, None, :] + y[:, None, :, None] * one[None, :, None, :]).reshape(r * r, r * r)
+    root_change = solve(sylvester, change.reshape(-1)).reshape(r, r)
+    return z, -matmul(matmul(z, root_change), z)

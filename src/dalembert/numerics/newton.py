@@ -29,8 +29,7 @@ def newton(
 ) -> tuple[Array, NewtonInfo]:
     """The root of `function` near `guess`, and how the iteration ended.
 
-    `scale` is the natural size of the unknowns (a number, or one for each); corrections are measured
-    against it. The iteration stops when the next correction is predicted below rounding, or when
+    `scale` is the natural size of the unknowns; corrections are measured against it. The iteration stops when the next correction is predicted below rounding, or when
     corrections at rounding, or below `noise` (an absolute size, what the equations cannot resolve), no
     longer shrink. With `slope`, which returns an approximate Jacobian, Broyden's
     updates replace exact Jacobians: cheaper where derivatives of the function are long. Derivatives of the
@@ -46,8 +45,8 @@ def newton(
 
     def settled(error, before, count, scale, noise):
         predicted = error * (error / before) ** power
-        stalled = (error > 0.25 * before) & ((before < 1e-11) | (error * jnp.max(scale) < noise))
-        return (error <= 2 * eps) | ((count > 1) & ((predicted <= 0.25 * eps) | stalled))
+        stalled = (error > 0.25 * before) & ((before < 1e-11 * scale) | (error < noise))
+        return (error <= 2 * eps * scale) | ((count > 1) & ((predicted <= 0.25 * eps * scale) | stalled))
 
     def iterate(correct, x, memory, scale, noise):
         """Corrections until they settle; `correct(x, memory)` returns a correction and the memory."""
@@ -59,14 +58,14 @@ def newton(
         def body(carry):
             x, memory, error, _, count = carry
             step, memory = correct(x, memory)
-            return x + step, memory, jnp.max(jnp.abs(step) / scale), error, count + 1
+            return x + step, memory, jnp.max(jnp.abs(step)), error, count + 1
 
         large = jnp.full((), jnp.finfo(x.dtype).max, x.dtype)
         start = (x, memory, large, large, jnp.zeros((), jnp.int32))
         x, _, error, before, count = lax.while_loop(unfinished, body, start)
         # As floats, which have derivatives (zero ones).
         good = settled(error, before, count, scale, noise)
-        return x, jnp.stack([error, count.astype(x.dtype), good.astype(x.dtype)])
+        return x, jnp.stack([error / scale, count.astype(x.dtype), good.astype(x.dtype)])
 
     def solve_root(f, x, scale, noise, inverse):
         def exact(x, memory):

@@ -252,6 +252,22 @@ def _on_gpu(loop, leaves, varied, q0, v0, steps, save_every, count, advance):
     return rows, told
 
 
+def gpu_call(system, method, q0, v0, *, h, steps: int, save_every: int) -> Callable[[], Any]:
+    """The kernel with its arguments already on the GPU, for measuring it alone; N must be a multiple of 128."""
+    from dalembert.kernels.gpu import compiled_many
+
+    leaves = jax.tree.leaves((system, method, np.float64(h)))
+    size = len(q0)
+    varied = [np.ndim(x) > 0 and np.shape(x)[0] == size for x in leaves]
+    shared, own, flags = _packed(leaves, varied, size, size)
+    loop = loop_of(system, method)
+    count = len(saved_steps(steps, save_every))
+    call = compiled_many(loop, tuple(flags), count, size)
+    limits = np.array([steps, save_every], np.int32)
+    arguments = jax.device_put((shared, own, np.concatenate([q0.T, v0.T]), limits))
+    return lambda: call(*arguments)
+
+
 def _by_xla(tree, leaves, varied, q0, v0, steps, save_every, advance) -> tuple[Rows, Any]:
     """Any JAX function, by vmap of the plain loop, in blocks of members."""
     axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])
