@@ -43,7 +43,7 @@ def parameters(system: da.System) -> np.ndarray:
 def start(method_name: str, system: da.System, q0, v0):
     """The state of the C function: q, v and the method's memory."""
     memory = METHODS[method_name].init(system, State(q0, v0), jnp.asarray(H))
-    kept = {"leapfrog": lambda m: [m], "dd": lambda m: [m.u], "frame": lambda m: [m.w]}
+    kept = {"leapfrog": lambda m: [m.u], "dd": lambda m: [m.u], "frame": lambda m: [m.w]}
     return jnp.concatenate([q0, v0, *kept.get(method_name, lambda _: [])(memory)])
 
 

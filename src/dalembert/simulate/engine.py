@@ -105,7 +105,9 @@ def loop_of(system: System, method: Method) -> Loop:
 
 
 def _make(system: System, method: Method) -> Loop:
-    h, q = np.float64(1.0), np.zeros(system.dimension)
+    # Shapes and types alone, so that nothing of this run stays behind in the loop.
+    system, method = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), (system, method))
+    h, q = jax.ShapeDtypeStruct((), float), jax.ShapeDtypeStruct((system.dimension,), float)
     return Loop(
         begin=lambda p, start: first_carry(*p[:2], *start, p[2]),
         step=lambda p, carry: attempt(*p[:2], carry, p[2]),
@@ -118,17 +120,31 @@ def _make(system: System, method: Method) -> Loop:
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(loop: Loop) -> Any:
+def compiled_single(loop: Loop) -> Any:
+    """The loop's functions for one trajectory, as machine code."""
     return loop.single()
 
 
 def single(system: System, method: Method) -> tuple[Loop, Any]:
     """The loop and its compiled functions."""
     loop = loop_of(system, method)
-    return loop, _compiled(loop)
+    return loop, compiled_single(loop)
 
 
 _warned: set[Any] = set()
+
+
+def has_kernel(system: System, method: Method) -> bool:
+    """Whether a run inside other JAX code can be a kernel: on a CPU, in double precision, of known primitives."""
+    double = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+    if not (method.native and double and jax.default_backend() == "cpu"):
+        return False
+    try:
+        compiled_single(loop_of(system, method))
+    except Unsupported as error:
+        tell(system, method, error)
+        return False
+    return True
 
 
 def engine(system: System, method: Method, h: Any) -> Xla | Native:

@@ -13,8 +13,9 @@ import numpy as np
 from dalembert.methods import Method
 from dalembert.model import System, as_arrays, check_start, check_system
 from dalembert.numerics import is_traced
-from dalembert.simulate.engine import engine
-from dalembert.simulate.loop import CAPACITY, scan
+from dalembert.simulate.differentiable import differentiable_run
+from dalembert.simulate.engine import engine, has_kernel
+from dalembert.simulate.loop import CAPACITY, Rows, scan
 from dalembert.simulate.progress import progress_bar
 from dalembert.simulate.status import SimulationError, Status
 from dalembert.simulate.trajectory import Trajectory
@@ -63,9 +64,9 @@ def simulate(
     system, method = as_arrays(system), as_arrays(method)
     q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
     if traced:
-        carry, rows = scan(system, method, q0, v0, h, steps, save_every)
+        (code, residual, done), rows = _traced(system, method, q0, v0, h, steps, save_every)
         index = jnp.asarray(saved_steps(steps, save_every))
-        end = {"code": carry.code, "steps": carry.step, "residual": carry.residual}
+        end = {"code": code, "steps": done, "residual": residual}
         made = {"system": system, "method": method, "h": h, "save_every": save_every}
         return Trajectory(t=t0 + index * h, **rows._asdict(), **end, **made)
     with _telling_of_closures():
@@ -75,6 +76,14 @@ def simulate(
     elif throw and solution.status is not Status.OK:
         raise SimulationError(solution.message, solution)
     return solution
+
+
+def _traced(system, method, q0, v0, h, steps, save_every) -> tuple[Any, Rows]:
+    """A run inside other JAX code: by a kernel where there is one, else as a scan."""
+    if has_kernel(system, method):
+        return differentiable_run(system, method, q0, v0, h, steps, save_every)
+    carry, rows = scan(system, method, q0, v0, h, steps, save_every)
+    return (carry.code, carry.residual, carry.step), rows
 
 
 def _run(system, method, start, steps, save_every, progress) -> Trajectory:
