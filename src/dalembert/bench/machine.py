@@ -20,7 +20,9 @@ def cores() -> int:
 def _first_line(*command: str) -> str | None:
     if shutil.which(command[0]) is None:
         return None
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"}
+    )
     return done.stdout.partition("\n")[0].strip() or None
 
 
@@ -39,7 +41,9 @@ def cpu_model() -> str:
         name = fields.get("Model name") or fields.get("BIOS Model name") or ""
         if name:
             return f"{fields.get('Vendor ID', '')} {name}".strip()
-    return _first_line("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor() or platform.machine()
+    return (
+        _first_line("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor() or platform.machine()
+    )
 
 
 def installed(package: str) -> str | None:

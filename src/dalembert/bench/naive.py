@@ -90,19 +90,25 @@ def _xla_and_native(system: System, method: Any, start: Any, h: float, steps: in
 def against_plain_jax(settings: Settings) -> Section:
     """Section naive."""
     h, steps = 0.1, 2_000 if settings.quick else 20_000
-    few = steps // 10
+    few = 50 if settings.quick else 300
     section = Section(
         "naive",
-        f"The same methods in plain JAX, as one would write them first (jit, lax.scan, jnp.linalg.solve, {NEWTON} Newton "
-        f"iterations, vmap for the ensemble), h = {h}. One trajectory of {steps:,} steps by da.simulate, 1,000 members of "
-        f"{few:,} steps by da.ensemble on all cores, checks included. And the library's two engines: machine code, and "
-        "XLA, which runs what has no scalar form.",
+        "The same methods in plain JAX, as one would write them first (jit, lax.scan, jnp.linalg.solve, "
+        f"{NEWTON} Newton iterations, vmap for the ensemble), h = {h}. One trajectory of {steps:,} steps by "
+        f"da.simulate, 1,000 members of {few:,} steps by da.ensemble on all cores, checks included. And the "
+        "library's two engines: machine code, and XLA, which runs what has no scalar form.",
     )
     columns = [("case", "case", ""), ("ours", "ours, s", ".2g"), ("theirs", "plain JAX, s", ".2g")]
-    columns += [("times", "plain JAX / ours", ".1f"), ("spread", "spread", ".0%"), ("difference", "difference", ".0e")]
+    columns += [
+        ("times", "plain JAX / ours", ".1f"),
+        ("spread", "spread", ".0%"),
+        ("difference", "difference", ".0e"),
+    ]
     table = Table("Against plain JAX", columns)
     columns = [("case", "case", ""), ("ours", "machine code, s", ".2g"), ("theirs", "XLA engine, s", ".2g")]
-    engines = Table("The two engines, one trajectory", [*columns, ("times", "XLA / machine code", ".1f"), RATIO[-1]])
+    engines = Table(
+        "The two engines, one trajectory", [*columns, ("times", "XLA / machine code", ".1f"), RATIO[-1]]
+    )
     for title, system in (("cvt", zoo.PendulumCVT(eps=0.5)), ("snakeboard", zoo.Snakeboard())):
         q0, v0 = (np.asarray(x, float) for x in system.start())
         q, v = np.tile(q0, (1000, 1)), v0 * np.linspace(0.7, 1.3, 1000)[:, None]
@@ -118,14 +124,22 @@ def against_plain_jax(settings: Settings) -> Section:
 
             pairs = {
                 "one": (ours, lambda f=one, q=q0, v=v0: jax.block_until_ready(f(q, v)), lambda s: s.q[-1]),
-                "1,000": (ours_many, lambda f=all_, q=q, v=v: jax.block_until_ready(f(q, v)), lambda s: s.q[:, -1]),
+                "1,000": (
+                    ours_many,
+                    lambda f=all_, q=q, v=v: jax.block_until_ready(f(q, v)),
+                    lambda s: s.q[:, -1],
+                ),
             }
             for size, (mine, theirs, last) in pairs.items():
                 difference = float(np.max(np.abs(last(mine()) - np.asarray(theirs()[0]))))
                 calls = {"ours": mine, "theirs": theirs}
                 times = interleaved(calls, settings.repeats, settings.patience, warm=False)
                 row = compared(times["ours"], times["theirs"])
-                row |= {"case": f"{title}_{label}, {size}", "times": 1 / row["ratio"], "difference": difference}
+                row |= {
+                    "case": f"{title}_{label}, {size}",
+                    "times": 1 / row["ratio"],
+                    "difference": difference,
+                }
                 table.rows.append(row)
             native, xla = _xla_and_native(system, method, (q0, v0), h, steps)
             times = interleaved({"ours": native, "theirs": xla}, settings.repeats)

@@ -33,7 +33,8 @@ class Section:
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> "Section":
         """The reverse of `to_json`."""
-        return cls(**told | {"tables": [Table(**t) for t in told["tables"]]})
+        rest: Any = {**told, "tables": [Table(**t) for t in told["tables"]]}
+        return cls(**rest)
 
 
 RATIO = (

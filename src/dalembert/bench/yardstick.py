@@ -48,7 +48,9 @@ def systems() -> dict[str, System]:
 def builder() -> Any:
     """benchmarks/c/build.py as a module; None where the source tree is not there."""
     path = Path(__file__).resolve().parents[3] / "benchmarks" / "c" / "build.py"
-    spec = importlib.util.spec_from_file_location("dalembert_benchmarks_build", path) if path.exists() else None
+    spec = (
+        importlib.util.spec_from_file_location("dalembert_benchmarks_build", path) if path.exists() else None
+    )
     if spec is None or spec.loader is None:
         return None
     module = importlib.util.module_from_spec(spec)
@@ -116,12 +118,12 @@ def against_c(settings: Settings) -> Section:
     """Section c."""
     section = Section(
         "c",
-        f"One trajectory, h = {H}, nothing saved but the end: the library's kernel against C written by hand for that "
-        "one system and method (gcc -O3 -march=native). Nanoseconds a step.",
+        f"One trajectory, h = {H}, nothing saved but the end: the library's kernel against C written by hand "
+        "for that one system and method (gcc -O3 -march=native). Nanoseconds a step.",
     )
     build = builder()
     library = build.library() if build is not None else None
-    if library is None:
+    if build is None or library is None:
         section.skipped = NO_C if build is None else NO_GCC
         return section
     columns = [("case", "case", ""), ("ours", "ours, ns", ".1f"), ("theirs", "C, ns", ".1f"), *RATIO]
@@ -199,12 +201,16 @@ def ensembles(settings: Settings) -> Section:
     """Section ensemble."""
     section = Section(
         "ensemble",
-        f"{MEMBERS:,} members, h = {H}. On one core: the library's kernel for vectors of members against C written by "
-        "hand with SIMD loops. Then da.ensemble with all its checks, on all cores against on one.",
+        f"{MEMBERS:,} members, h = {H}. On one core: the library's kernel for vectors of members against C "
+        "written by hand with SIMD loops. Then da.ensemble with all its checks, on all cores against on one.",
     )
     build = builder()
     library = build.library() if build is not None else None
-    names = build.MANY if build is not None else {f"cvt_{x}_many": 0 for x in ("leapfrog", "dla01", "dla_half", "dd")}
+    names = (
+        build.MANY
+        if build is not None
+        else {f"cvt_{x}_many": 0 for x in ("leapfrog", "dla01", "dla_half", "dd")}
+    )
     columns = [("case", "case", ""), ("ours", "ours, ns", ".2f"), ("theirs", "SIMD C, ns", ".2f"), *RATIO]
     columns += [("steps", "steps", ",d"), ("difference", "difference after 100 steps", ".0e")]
     table = Table("One core, nanoseconds a step and member", columns)
@@ -243,6 +249,7 @@ def ensembles(settings: Settings) -> Section:
         section.notes.append(f"Against C: skipped, {NO_C if build is None else NO_GCC}.")
     section.tables = [t for t in (table, scaling) if t.rows]
     if not scaling.rows:
-        section.notes.append("All cores against one: skipped, there is one core, or the system cannot choose cores.")
+        section.notes.append(
+            "All cores against one: skipped, there is one core, or the system cannot choose cores."
+        )
     return section
-

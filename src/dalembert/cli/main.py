@@ -1,4 +1,4 @@
-"""dalembert list, dalembert run."""
+"""dalembert list, dalembert run, dalembert bench."""
 
 import sys
 from typing import Annotated
@@ -83,6 +83,32 @@ def run(
         raise ValueError(f"--steps takes a whole number, got {steps}")
     made = system_named(system, param or [])
     run_and_report(console, made, method_named(method), h, int(steps), start, save_every, out, plot)
+
+
+@app.command
+def bench(
+    *,
+    only: str | None = None,
+    quick: Annotated[bool, Parameter(negative="")] = False,
+    json: str | None = None,
+    merge: str | None = None,
+) -> None:
+    """Measure this library against hand-written C, plain JAX and other solvers, side by side.
+
+    Parameters
+    ----------
+    only
+        Sections, with commas: c, ensemble, naive, peers, compile, gradients, tag, gpu; all by default.
+    quick
+        Short and few runs: shows that everything works, with rough numbers.
+    json
+        Write everything measured to this file.
+    merge
+        A file that benchmarks/gpu.py speed wrote on a machine with a GPU.
+    """
+    from dalembert.cli.bench import bench_and_report
+
+    bench_and_report(console, only, quick, json, merge)
 
 
 def main() -> None:

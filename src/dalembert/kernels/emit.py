@@ -1,6 +1,6 @@
 """From the graph of scalars back into JAX."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -161,8 +161,8 @@ class Plan:
 class Emitter:
     """Computes a plan in JAX, each scalar as a number or, for a batch, as an array of numbers."""
 
-    def __init__(self, plan: Plan, batch: int | None):
-        self.plan, self.batch = plan, batch
+    def __init__(self, plan: Plan, batch: int | None, fused: Callable | None = None):
+        self.plan, self.batch, self.fused = plan, batch, fused
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs, from the inputs by position."""
@@ -186,7 +186,7 @@ class Emitter:
                 values[node.id] = results[node.value]
             elif node.op in ("while", "cond", "loop"):
                 values[node.id] = getattr(self, f"_{node.op}")(node, values)
-            else:
+            elif not self._fuse(node, values):
                 primitive, params = node.params
                 arguments = [values[a.id] if a.op != "const" else a.value for a in node.args]
                 if self.batch is not None and len(arguments) > 1:
@@ -197,6 +197,25 @@ class Emitter:
                             a if keep and i == 0 else self._wide(a) for i, a in enumerate(arguments)
                         ]
                 values[node.id] = primitive.bind(*arguments, **params)
+
+    def _fuse(self, node: Node, values: dict) -> bool:
+        """A sum or difference with a product, as one operation where `fused(a, b, c, signs)` = +-a b +- c exists.
+
+        `fused(a, b)` is a quotient, which such operations make cheaper too.
+        """
+        if self.fused is None or node.op not in ("add", "sub", "div") or node.dtype != np.float64:
+            return False
+        if node.op == "div":
+            values[node.id] = self.fused(*(self._wide(self._read(x, values)) for x in node.args))
+            return True
+        minus = -1 if node.op == "sub" else 1
+        left, right = node.args
+        for product, other, signs in ((right, left, (minus, 1)), (left, right, (1, minus))):
+            if product.op == "mul":
+                parts = [self._wide(self._read(x, values)) for x in (*product.args, other)]
+                values[node.id] = self.fused(*parts, signs)
+                return True
+        return False
 
     def _inside(self, region: Region, values: dict, parameters: dict) -> dict:
         inner = dict(values)

@@ -12,6 +12,14 @@ from dalembert.kernels.native import Loop, dtypes_of
 
 BLOCK = 128
 """Members to a block of threads."""
+# The device's estimate of 1/b, two Newton steps, and a last correction of the quotient: one unit in the last place.
+# A divisor that is zero, infinite or beyond 1e307 gives NaN, which ends the member.
+_QUOTIENT = """
+rcp.approx.ftz.f64 t, $2;
+neg.f64 u, $2; fma.rn.f64 u, u, t, 0d3FF0000000000000; fma.rn.f64 t, t, u, t;
+neg.f64 u, $2; fma.rn.f64 u, u, t, 0d3FF0000000000000; fma.rn.f64 t, t, u, t;
+mul.rn.f64 $0, $1, t; neg.f64 u, $2; fma.rn.f64 u, u, $0, $1; fma.rn.f64 $0, u, t, $0;
+"""
 
 
 @lru_cache(maxsize=64)
@@ -25,6 +33,25 @@ def compiled_many(loop: Loop, flags: tuple[bool, ...], count: int, wide: int) ->
     rank = [sum(flags[:i]) for i in range(len(flags))]
     rest = dtypes_of(begin.inputs)[len(flags) :]
     told = (*loop.told, *loop.counted)
+
+    def assembly(text, *arguments):
+        (result,) = plgpu.elementwise_inline_asm(
+            "{ .reg .f64 t; .reg .f64 u; " + text + " }",
+            args=[jnp.asarray(x, np.float64) for x in arguments],
+            constraints=",".join(["=&d", *("d" for _ in arguments)]),
+            pack=1,
+            result_shape_dtypes=[jax.ShapeDtypeStruct((BLOCK,), np.float64)],
+        )
+        return result
+
+    def fused(a, b, *rest):
+        """+-a b +- c with one rounding, which Triton does not make by itself; without c, the quotient a/b."""
+        if not rest:
+            return assembly(_QUOTIENT, a, b)
+        c, (sign, other) = rest
+        text = ("neg.f64 t, $1; " if sign < 0 else "") + ("neg.f64 u, $3; " if other < 0 else "")
+        first, last = "t" if sign < 0 else "$1", "u" if other < 0 else "$3"
+        return assembly(f"{text}fma.rn.f64 $0, {first}, $2, {last};", a, b, c)
 
     def kernel(shared, own, starts, limits, rows, ends):
         here = pl.ds(pl.program_id(0) * BLOCK, BLOCK)
@@ -42,18 +69,18 @@ def compiled_many(loop: Loop, flags: tuple[bool, ...], count: int, wide: int) ->
             for place, i in enumerate(loop.distinct):
                 rows[row, place, here] = wide_as(values[i], np.float64)
 
-        results = begin.run([*parameters, *first], BLOCK)
+        results = begin.run([*parameters, *first], BLOCK, fused)
         results = [wide_as(x, t) for x, t in zip(results, [*loop.carry, *loop.row], strict=True)]
         carry = tuple(results[: len(loop.carry)])
         save(0, results[len(loop.carry) :])
 
         def advance(state):
             i, now = state
-            new = step.run([*parameters, *now], BLOCK)
+            new = step.run([*parameters, *now], BLOCK, fused)
             well = now[loop.code] == 0
             fine = well & (wide_as(new[loop.code], loop.carry[loop.code]) == 0)
             kept = tuple(
-                jnp.where(well if k in loop.told else fine, wide_as(a, t), b)
+                b if a is b else jnp.where(well if k in loop.told else fine, wide_as(a, t), b)
                 for k, (a, b, t) in enumerate(zip(new, now, loop.carry, strict=True))
             )
             return i + 1, kept
@@ -62,7 +89,7 @@ def compiled_many(loop: Loop, flags: tuple[bool, ...], count: int, wide: int) ->
             left, row, now = state
             todo = jnp.minimum(left, every)
             _, now = lax.while_loop(lambda s: s[0] < todo, advance, (jnp.zeros_like(todo), now))
-            save(row, output.run([*parameters, *now], BLOCK))
+            save(row, output.run([*parameters, *now], BLOCK, fused))
             return left - todo, row + 1, now
 
         start = (steps, jnp.ones_like(steps), carry)

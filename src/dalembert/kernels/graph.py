@@ -89,7 +89,10 @@ class Graph:
     def __init__(self) -> None:
         self.count = 0
         self.table: dict[Any, Node] = {}
-        self.primitives: dict[str, tuple[Primitive, dict]] = {}
+        self.finite: set[int] = set()
+        """Nodes that were asked to be finite: what is made of them alone need not be asked again."""
+        self.bounded: dict[int, Node] = {}
+        """Nodes that are finite where their argument is, although they are not elementary (sine and cosine)."""
 
     def _new(self, op: str, args: tuple, dtype: Any, params: Any = None, value: Any = None) -> Node:
         self.count += 1
@@ -263,6 +266,41 @@ def _select(g: Graph, dtype, params, predicate: Node, *cases: Node):
     return None
 
 
+_HARMLESS = {"add", "sub", "mul", "neg", "abs", "max", "min", "sin", "cos", "tanh", "atan"}
+
+
+def _is_finite(g: Graph, dtype, params, x: Node):
+    """Whether x is finite. A finite sum has finite terms; what is made of such terms alone is not asked again.
+
+    (Overflow aside: a product of finite numbers beyond 1e308 belongs to a run that is lost in the next step.)
+    """
+    if _follows(g, x):
+        return g.const(True, bool)
+    terms = [x]
+    while terms:
+        term = terms.pop()
+        g.finite.add(term.id)
+        terms += term.args if term.op in ("add", "sub", "neg") else ()
+    return g.op("lt", g.op("abs", x), g.const(np.inf, x.dtype))
+
+
+def _follows(g: Graph, x: Node) -> bool:
+    """Whether x is finite where the nodes known to be finite are."""
+    todo, seen = [x], set()
+    while todo:
+        node = todo.pop()
+        if node.id in seen or node.id in g.finite or node.fixed:
+            continue
+        seen.add(node.id)
+        if node.id in g.bounded:
+            todo.append(g.bounded[node.id])
+        elif node.op in _HARMLESS:
+            todo += node.args
+        else:
+            return False
+    return True
+
+
 def _and(g: Graph, dtype, params, a: Node, b: Node):
     for x, y in ((a, b), (b, a)):
         if dtype == _BOOL and x.is_const:
@@ -287,7 +325,7 @@ _SIMPLIFY: dict[str, Callable] = {
     "max": lambda g, dtype, params, a, b: a if a is b else None,
     "min": lambda g, dtype, params, a, b: a if a is b else None,
     "convert_element_type": lambda g, dtype, params, x: x if x.dtype == dtype else None,
-    "is_finite": lambda g, dtype, params, x: g.op("lt", g.op("abs", x), g.const(np.inf, x.dtype)),
+    "is_finite": _is_finite,
     "clamp": lambda g, dtype, params, low, x, high: g.op("min", g.op("max", x, low), high),
 }  # fmt: skip
 

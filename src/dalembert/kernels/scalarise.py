@@ -53,9 +53,9 @@ class Scalars:
         """How many scalar operations are left."""
         return sum(node.op not in ("const", "input", "parameter", "result") for node in self.plan.needed.values())
 
-    def run(self, scalars: Sequence[Any], batch: int | None = None) -> list[Any]:
-        """The results, one scalar (or array over the batch) an entry."""
-        return Emitter(self.plan, batch).run(scalars)
+    def run(self, scalars: Sequence[Any], batch: int | None = None, fused: Callable | None = None) -> list[Any]:
+        """The results, one scalar (or array over the batch) an entry; `fused` is a b + c with one rounding."""
+        return Emitter(self.plan, batch, fused).run(scalars)
 
 
 def _shape(x: Any) -> tuple[tuple[int, ...], np.dtype]:

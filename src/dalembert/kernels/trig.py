@@ -29,29 +29,41 @@ _COSINE = (
 )  # fmt: skip
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
-    """Of degree five, paired so that half of the products can run side by side."""
+def _polynomial(coefficients: tuple[float, ...], x: Array, gpu: bool) -> Array:
+    """Of degree five; on a CPU paired, so that half of the products can run side by side."""
     f, e, d, c, b, a = coefficients
+    if gpu:
+        return ((((f * x + e) * x + d) * x + c) * x + b) * x + a
     square = x * x
     return (a + b * x) + square * ((c + d * x) + square * (e + f * x))
 
 
-def _reduced(x: Array) -> tuple[Array, Array]:
-    n = lax.round(x * (2 / np.pi), lax.RoundingMethod.TO_NEAREST_EVEN)
+def _reduced(x: Array, gpu: bool = False) -> tuple[Array, Array]:
+    """sin x and cos x. On a GPU, where products and sums share one rounding, without the last corrections."""
+    if gpu:
+        # Adding 1.5 2^52 leaves a whole number in the last bits, so rounding and quadrant come together.
+        shifted = x * (2 / np.pi) + 1.5 * 2.0**52
+        n, bits = shifted - 1.5 * 2.0**52, lax.bitcast_convert_type(shifted, np.int64)
+        odd, upper = (bits & 1) != 0, (bits & 2) != 0
+    else:
+        n = lax.round(x * (2 / np.pi), lax.RoundingMethod.TO_NEAREST_EVEN)
+        quarter = n - 4 * jnp.floor(0.25 * n)
+        odd, upper = (quarter == 1) | (quarter == 3), quarter >= 2
     first, second, third = (n * part for part in _PARTS)
     near = x - first  # exact, as is the second product
     nearer = near - second
     y = nearer - third
-    tail = ((near - nearer) - second) + ((nearer - y) - third)  # what these two subtractions lost
     square = y * y
-    sine = y + (y * (square * _polynomial(_SINE, square)) + tail)
+    sine = y + y * (square * _polynomial(_SINE, square, gpu))
     half = 0.5 * square
-    one = 1 - half  # what this subtraction loses is added back
-    cosine = one + (((1 - one) - half) + (square * (square * _polynomial(_COSINE, square)) - y * tail))
-    quarter = n - 4 * jnp.floor(0.25 * n)
-    swap = (quarter == 1) | (quarter == 3)
-    s, c = lax.select(swap, cosine, sine), lax.select(swap, sine, cosine)
-    return lax.select(quarter >= 2, -s, s), lax.select((quarter == 1) | (quarter == 2), -c, c)
+    one = 1 - half
+    cosine = one + square * (square * _polynomial(_COSINE, square, gpu))
+    if not gpu:
+        tail = ((near - nearer) - second) + ((nearer - y) - third)  # what the subtractions lost
+        sine = y + (y * (square * _polynomial(_SINE, square, gpu)) + tail)
+        cosine = one + (((1 - one) - half) + (square * (square * _polynomial(_COSINE, square, gpu)) - y * tail))
+    s, c = lax.select(odd, cosine, sine), lax.select(odd, sine, cosine)
+    return lax.select(upper, -s, s), lax.select(odd ^ upper, -c, c)
 
 
 def sincos(x: Array) -> tuple[Array, Array]:
@@ -63,14 +75,15 @@ def sincos(x: Array) -> tuple[Array, Array]:
 
 
 @functools.cache
-def _jaxpr():
-    return jax.make_jaxpr(_reduced)(np.float64(1.0))
+def _jaxpr(gpu: bool):
+    return jax.make_jaxpr(functools.partial(_reduced, gpu=gpu))(np.float64(1.0))
 
 
 def _both(g: Graph, x: Node, gpu: bool) -> list[Node]:
     key = ("sincos", x.id)
     if key not in g.table:
         g.table[key] = _sincos(g, x, gpu)  # type: ignore[assignment]
+        g.bounded.update((node.id, x) for node in g.table[key] if not node.is_const)  # type: ignore[union-attr]
     return g.table[key]  # type: ignore[return-value]
 
 
@@ -85,7 +98,7 @@ def _sincos(g: Graph, x: Node, gpu: bool) -> list[Node]:
         twice = g.op("mul", two, s)
         return [g.op("mul", twice, c), g.op("sub", g.const(1.0, np.float64), g.op("mul", twice, s))]
     special = {"round": _round} if gpu else {}
-    fast = [result.item() for result in Interpreter(g, special).closed(_jaxpr(), [objects([x], ())])]
+    fast = [result.item() for result in Interpreter(g, special).closed(_jaxpr(gpu), [objects([x], ())])]
     size = g.op("abs", x)
     if gpu:
         # Members do not branch apart. Fused products keep the reduction good to rounding up to 1e9; an angle

@@ -66,8 +66,8 @@ def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
 def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:
     """The loop after one more step, which counts only if its code says that all is well."""
     state, memory, report = method.step(system, carry.state, carry.memory, h)
-    # A sum is finite only if all its terms are (or all but overflow together, which is the end as well).
-    finite = jnp.isfinite(jnp.sum(state.q) + jnp.sum(state.v) + system.potential(state.q))
+    # A sum is finite only if all its terms are. The potential may be undefined although its gradient is not.
+    finite = jnp.isfinite(jnp.sum(state.q) + jnp.sum(state.v)) & jnp.isfinite(system.potential(state.q))
     code = jnp.where(report.converged, Status.OK.code, Status.NOT_SOLVED.code)
     code = jnp.where(finite, code, Status.NOT_FINITE.code).astype(jnp.int32)
     turns = carry.turns

@@ -1,0 +1,151 @@
+"""Sentences made from the results: which claims hold, and where other solvers win."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dalembert.bench.tables import Section, Table
+
+LEVEL_KEY = "level"
+
+
+def _rows(sections: dict[str, Section], name: str, needs: str, which: int = 0) -> list[dict[str, Any]]:
+    """The rows of the n-th table that has a column `needs`; empty where the section did not run."""
+    section = sections.get(name)
+    tables = [t for t in section.tables if any(key == needs for key, *_ in t.columns)] if section else []
+    return [r for r in tables[which].rows if r.get(needs) is not None] if len(tables) > which else []
+
+
+def _verdict(holds: int, of: int) -> str:
+    if holds == of:
+        return "Holds"
+    return "Does not hold" if holds == 0 else f"Holds for {holds} of {of}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{x}`" for x in names)
+
+
+def _within(rows: list[dict[str, Any]], key: str, bound: float, what: str) -> Iterator[str]:
+    """At most `bound`: one sentence, with the range and those that fail."""
+    if not rows:
+        return
+    values = [r[key] for r in rows]
+    bad = [r["case"] for r in rows if r[key] > bound]
+    yield (
+        f"{_verdict(len(rows) - len(bad), len(rows))}: {what}. Ratios are {min(values):.2f} to {max(values):.2f}."
+        + (f" Above the bound: {_listed(bad)}." if bad else "")
+    )
+
+
+def _least(rows: list[dict[str, Any]], key: str, bound: float, what: str) -> Iterator[str]:
+    """At least `bound`, likewise."""
+    if not rows:
+        return
+    values = [r[key] for r in rows]
+    bad = [r["case"] for r in rows if r[key] < bound]
+    yield (
+        f"{_verdict(len(rows) - len(bad), len(rows))}: {what}. Factors are {min(values):.3g} to {max(values):.3g}."
+        + (f" Below the bound: {_listed(bad)}." if bad else "")
+    )
+
+
+def claims(sections: dict[str, Section]) -> list[str]:
+    """One sentence a claim, with the numbers that decide it."""
+    lines: list[str] = []
+    lines += _within(
+        _rows(sections, "c", "ratio"),
+        "ratio",
+        1.5,
+        "one trajectory takes at most 1.5 times as long as hand-written C",
+    )
+    many = _rows(sections, "ensemble", "ratio")
+    lines += _within(
+        many, "ratio", 2.0, "an ensemble on one core takes at most twice as long as hand-written SIMD C"
+    )
+    scaling = _rows(sections, "ensemble", "speedup")
+    lines += _least(
+        scaling, "speedup", 1.5, "da.ensemble is at least 1.5 times faster on all cores than on one"
+    )
+    naive = _rows(sections, "naive", "times")
+    lines += _least(
+        naive, "times", 5.0, "at least five times faster than plain JAX, checks of the input included"
+    )
+    engines = _rows(sections, "naive", "times", 1)
+    lines += _least(
+        engines, "times", 3.0, "the machine code is at least three times faster than the XLA engine"
+    )
+    first = [r for r in _rows(sections, "compile", "median") if not r["case"].startswith("import")]
+    for row in [r for r in _rows(sections, "compile", "median") if r["case"].startswith("import")]:
+        lines.append(f"The import takes {row['median']:.2f} s.")
+    if first:
+        slowest, quickest = max(first, key=lambda r: r["median"]), min(first, key=lambda r: r["median"])
+        lines.append(
+            f"A first call takes {quickest['median']:.2f} s ({quickest['case']}) to {slowest['median']:.2f} s "
+            f"({slowest['case']}), all compilation included."
+        )
+    gradients = _rows(sections, "gradients", "ratio")
+    lines += _within(gradients, "ratio", 5.0, "a gradient costs at most five runs of the bare loop")
+    for row in gradients:
+        if row.get("memory0") is not None and row.get("memory1") is not None:
+            lines.append(
+                f"The {row['case']} gradient needs {row['memory0']:.1f} MB of memory, and {row['memory1']:.1f} MB "
+                "for ten times as many steps."
+            )
+    for row in _rows(sections, "tag", "honoured"):
+        word = "still honours" if row["honoured"] == "yes" else "no longer honours"
+        lines.append(
+            f"XLA (JAX {row['jax']}) {word} the one-kernel tag: plain / tagged is {row['gain']:.1f}."
+        )
+    skipped = [f"{s.name} ({s.skipped})" for s in sections.values() if s.skipped]
+    if skipped:
+        lines.append(f"Not measured: {'; '.join(skipped)}.")
+    return lines
+
+
+def _contests(sections: dict[str, Section]) -> list[Table]:
+    section = sections.get("peers")
+    tables = section.tables if section else []
+    return [t for t in tables if any(key == LEVEL_KEY for key, *_ in t.columns)]
+
+
+def where_peers_win(sections: dict[str, Section]) -> str:
+    """For each problem: at which accuracies a peer is quicker, and by how much; or that none is."""
+    parts = []
+    for table in _contests(sections):
+        name = table.title.partition(": who")[0]
+        lost = [r for r in table.rows if r.get("times") is not None and r["times"] < 1]
+        won = [r for r in table.rows if r.get("times") is not None and r["times"] >= 1]
+        alone = [r for r in table.rows if r.get("ours") is not None and r.get("theirs") is None]
+        never = [r for r in table.rows if r.get("ours") is None]
+        text = f"{name}:"
+        if lost:
+            peers = sorted({r["peer"].partition(",")[0] for r in lost})
+            factors = [1 / r["times"] for r in lost]
+            span = f"{min(factors):.1f}" if len(lost) == 1 else f"{min(factors):.1f} to {max(factors):.1f}"
+            text += (
+                f" {' and '.join(peers)} reached {_levels(lost)} first, {span} times quicker than our best."
+            )
+        if won:
+            factors = [r["times"] for r in won]
+            span = f"{min(factors):.1f}" if len(won) == 1 else f"{min(factors):.1f} to {max(factors):.1f}"
+            text += f" Ours reached {_levels(won)} first, {span} times quicker than the best peer."
+        if alone:
+            text += f" Only ours reached {_levels(alone)} among the settings tried."
+        if never:
+            text += f" Only a peer reached {_levels(never)}."
+        parts.append(text)
+    if not parts:
+        return ""
+    last = (
+        "Peers integrate equations that were reduced by hand for each problem, and keep accuracy alone; the methods "
+        "here take the Lagrangian and the constraints as they are, and keep energy, constraint or reversibility at every "
+        "step size. For accuracy over a moderate time, and where the reduced equations are at hand, a Taylor "
+        "method is a strong choice."
+        if any(r.get("times") is not None and r["times"] < 1 for t in _contests(sections) for r in t.rows)
+        else "No peer was quicker at any of the accuracies compared."
+    )
+    return "\n\n".join(["\n".join(f"- {x}" for x in parts), last])
+
+
+def _levels(rows: list[dict[str, Any]]) -> str:
+    return "errors of " + ", ".join(f"{r[LEVEL_KEY]:.0e}" for r in rows)

@@ -1,0 +1,190 @@
+"""What is run in the comparison with other solvers: ours at several step sizes, peers at several tolerances."""
+
+import dataclasses
+import importlib.util
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dalembert.bench.problems import ROWS, Problem
+from dalembert.methods import method_from_text
+from dalembert.simulate import simulate
+
+OURS = {
+    "leapfrog": (0.1, 0.05, 0.02, 0.01, 0.005),
+    "dla01": (0.1, 0.05, 0.02, 0.01, 0.005),
+    "dla01@4": (0.2, 0.1, 0.05, 0.025),
+    "dla01@6": (0.2, 0.1, 0.05, 0.025),
+    "dla01@8": (0.2, 0.1, 0.05, 0.025),
+    "frame": (0.1, 0.05, 0.02, 0.01),
+    "frame@4": (0.2, 0.1, 0.05, 0.025),
+    "frame@6": (0.2, 0.1, 0.05, 0.025),
+    "frame@8": (0.2, 0.1, 0.05, 0.025),
+}
+"""Methods and step sizes."""
+HEYOKA = (1e-6, 1e-8, 1e-10, 1e-12, 1e-15)
+DIFFRAX = {"Tsit5": (1e-6, 1e-9, 1e-11), "Dopri8": (1e-6, 1e-9, 1e-12, 1e-14)}
+SCIPY = {"DOP853": (1e-6, 1e-9, 1e-12), "Radau": (1e-4,)}
+GIVEN = {
+    "ours": "da.simulate with the system as the library states it (Lagrangian and one-forms; multipliers are its own "
+    "affair), checks of the input included; steps of equal size.",
+    "heyoka": "taylor_adaptive on the reduced equations, one integrator a tolerance, reset and run with "
+    "propagate_grid (its own dense output); default settings otherwise.",
+    "diffrax": "diffeqsolve in one jit on the reduced equations, PIDController with atol = rtol, steps clipped "
+    "to the times of comparison, max_steps=None.",
+    "scipy": "solve_ivp on the reduced equations as a Python function on floats, atol = rtol, t_eval at the times of "
+    "comparison; Radau, whose steps cost most, at a loose tolerance only.",
+}
+"""What each was given, in words."""
+CODE = "heyoka", "diffrax", "scipy"
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One solver at one setting; `run()` gives the states (rows, 6) at the times of comparison."""
+
+    who: str
+    solver: str
+    setting: str
+    run: Callable[[], np.ndarray]
+    compiles: bool = True
+    """Whether the first call is slower than the others."""
+    scale: float = 1.0
+    """What its time is multiplied by, where it runs only a part."""
+
+
+def missing() -> dict[str, str]:
+    """Peers that are not here, with the reason."""
+    return {
+        name: f"{name} is not installed (pip install dalembert[bench])"
+        for name in CODE
+        if importlib.util.find_spec(name) is None
+    }
+
+
+def ours(problem: Problem, spellings: Any = None, sizes: Any = None) -> list[Entry]:
+    """The library's methods."""
+    entries = []
+    for spelling in spellings or OURS:
+        method = method_from_text(spelling)
+        for h in sizes or OURS[spelling]:
+            steps = round(problem.time / h)
+            every = steps // (ROWS - 1)
+
+            def run(method=method, steps=steps, every=every) -> np.ndarray:
+                sol = simulate(
+                    problem.system, method, problem.q0, problem.v0,
+                    h=problem.time / steps, steps=steps, save_every=every,
+                )  # fmt: skip
+                return np.concatenate([sol.q, sol.v], axis=1)
+
+            entries.append(Entry("ours", spelling, f"h = {h:g}", run))
+    return entries
+
+
+def heyoka_system(problem: Problem) -> Any:
+    """The reduced equations as heyoka's expressions."""
+    import heyoka  # pyright: ignore[reportMissingImports]
+
+    unknowns = heyoka.make_vars(*(f"y{k}" for k in range(len(problem.y0))))
+    return list(zip(unknowns, problem.field(unknowns, heyoka.sin, heyoka.cos), strict=True))
+
+
+def heyoka_exact(problem: Problem) -> tuple[np.ndarray, str]:
+    """The motion in extended precision where the machine has it, else in compensated double; and which."""
+    import heyoka  # pyright: ignore[reportMissingImports]
+
+    try:
+        wide, eps = np.longdouble, np.finfo(np.longdouble).eps
+        tolerance = wide(max(1e3 * float(eps), 1e-22))
+        start = [wide(x) for x in problem.y0]
+        made = heyoka.taylor_adaptive(heyoka_system(problem), start, tol=tolerance, fp_type=wide)
+        found = made.propagate_grid(problem.times.astype(wide))[-1]
+        word = f"heyoka in {np.finfo(wide).nmant}-bit arithmetic"
+    except (TypeError, ValueError, NotImplementedError, OverflowError):
+        made = heyoka.taylor_adaptive(heyoka_system(problem), problem.y0, tol=1e-18, high_accuracy=True)
+        found, word = made.propagate_grid(problem.times)[-1], "heyoka in compensated double precision"
+    return np.asarray(problem.states(np.asarray(found)), float), word
+
+
+def heyoka(problem: Problem, tolerances: Any = HEYOKA) -> list[Entry]:
+    """Taylor's method."""
+    import heyoka as package  # pyright: ignore[reportMissingImports]
+
+    equations = heyoka_system(problem)
+
+    @lru_cache
+    def integrator(tolerance: float) -> Any:
+        return package.taylor_adaptive(equations, problem.y0, tol=tolerance)
+
+    def run(tolerance: float) -> np.ndarray:
+        made = integrator(tolerance)
+        made.time = 0.0
+        made.state[:] = problem.y0
+        return problem.states(made.propagate_grid(problem.times)[-1])
+
+    return [Entry("heyoka", "Taylor", f"tol = {t:g}", lambda t=t: run(t)) for t in tolerances]
+
+
+def diffrax(problem: Problem, tolerances: Any = None) -> list[Entry]:
+    """Runge-Kutta methods in JAX."""
+    import diffrax as package
+    import jax
+    import jax.numpy as jnp
+
+    term = package.ODETerm(lambda t, y, args: jnp.stack(problem.field(y, jnp.sin, jnp.cos)))
+    ts = jnp.asarray(problem.times)
+
+    def compiled(solver: Any) -> Callable:
+        def solve(y0, rtol):
+            controller = package.ClipStepSizeController(
+                package.PIDController(rtol=rtol, atol=rtol), step_ts=ts
+            )
+            return package.diffeqsolve(
+                term, solver, ts[0], ts[-1], 0.01, y0,
+                saveat=package.SaveAt(ts=ts), stepsize_controller=controller, max_steps=None,
+            ).ys  # fmt: skip
+
+        return jax.jit(solve)
+
+    entries = []
+    for name, settings in DIFFRAX.items():
+        solve = compiled(getattr(package, name)())
+        for rtol in settings if tolerances is None else tolerances:
+            run = lambda f=solve, r=rtol: problem.states(np.asarray(f(problem.y0, r)))  # noqa: E731
+            entries.append(Entry("diffrax", name, f"rtol = {rtol:g}", run))
+    return entries
+
+
+def scipy(problem: Problem, tolerances: Any = None) -> list[Entry]:
+    """SciPy's Runge-Kutta method of order 8, and its stiff method."""
+    from scipy.integrate import solve_ivp
+
+    def field(t: float, y: np.ndarray) -> list[float]:
+        return problem.field(y.tolist(), math.sin, math.cos)
+
+    def run(name: str, rtol: float) -> np.ndarray:
+        span = (0.0, problem.time)
+        found = solve_ivp(field, span, problem.y0, method=name, rtol=rtol, atol=rtol, t_eval=problem.times)
+        return problem.states(found.y.T)
+
+    return [
+        Entry("scipy", name, f"rtol = {rtol:g}", lambda n=name, r=rtol: run(n, r), compiles=False)
+        for name, settings in SCIPY.items()
+        for rtol in (settings if tolerances is None else tolerances)
+    ]
+
+
+def everyone(problem: Problem, quick: bool) -> list[Entry]:
+    """All entries that can run here."""
+    here = [x for x in CODE if x not in missing()]
+    if quick:
+        some = ours(problem, ("leapfrog", "dla01", "frame", "frame@4", "dla01@8"), (0.1, 0.05))
+        peers = {"heyoka": (1e-6, 1e-12), "diffrax": (1e-6,), "scipy": (1e-4,)}
+        makers = {"heyoka": heyoka, "diffrax": diffrax, "scipy": scipy}
+        return [*some, *(e for name in here for e in makers[name](problem, peers[name]))]
+    makers = {"heyoka": heyoka, "diffrax": diffrax, "scipy": scipy}
+    return [*ours(problem), *(e for name in here for e in makers[name](problem))]

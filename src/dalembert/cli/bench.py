@@ -1,0 +1,27 @@
+"""dalembert bench: the measurements, on the terminal and in a file."""
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from dalembert.bench.run import chosen, run
+from dalembert.bench.tables import print_section
+from dalembert.bench.timing import Settings
+
+
+def bench_and_report(
+    console: Console, only: str | None, quick: bool, out: str | None, merge: str | None
+) -> None:
+    """Measures, prints a table a section, writes the file asked for."""
+    names = chosen(only)
+    if out is not None and not Path(out).resolve().parent.is_dir():
+        raise ValueError(f"--json: the folder of {out!r} does not exist; make it first")
+    settings = Settings.short() if quick else Settings()
+    found = run(names, settings, lambda s: print_section(console, s), Path(merge) if merge else None)
+    console.print(f"\n{found['machine']['cpu']}, {found['machine']['cores']} cores; {found['seconds']:.0f} s")
+    if quick:
+        console.print("--quick: short and few runs, so these numbers are rough.")
+    if out is not None:
+        Path(out).write_text(json.dumps(found, indent=1) + "\n")
+        console.print(f"wrote {out}", highlight=False)

@@ -1,0 +1,127 @@
+"""The benchmark: its arithmetic, its page, and that sections run."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dalembert as da
+from dalembert.bench import report
+from dalembert.bench.claims import claims, where_peers_win
+from dalembert.bench.naive import dla_half, leapfrog
+from dalembert.bench.peers import contest, fastest
+from dalembert.bench.problems import cvt, sleigh
+from dalembert.bench.run import SECTIONS, chosen, run
+from dalembert.bench.tables import Section, Table, markdown
+from dalembert.bench.timing import Settings, compared, interleaved, summary
+from dalembert.model import acceleration
+
+
+def test_calls_are_interleaved_and_slow_ones_are_not_repeated():
+    order = []
+    calls = {"a": lambda: order.append("a"), "b": lambda: order.append("b")}
+    times = interleaved(calls, 3)
+    assert order == ["a", "b"] * 4
+    assert [len(x) for x in times.values()] == [3, 3]
+    assert [len(x) for x in interleaved(calls, 3, patience=-1.0, warm=False).values()] == [1, 1]
+
+
+def test_summaries():
+    assert summary([1.0, 3.0, 2.0]) == {"median": 2.0, "min": 1.0, "spread": 1.0}
+    row = compared([2.0, 2.0], [1.0, 1.0], 0.5)
+    assert (row["ours"], row["theirs"], row["ratio"]) == (4.0, 2.0, 2.0)
+
+
+@pytest.mark.parametrize("problem", [cvt(1.0), sleigh(1.0)], ids=lambda p: p.name)
+def test_reduced_equations_are_the_systems(problem):
+    """The ODE given to other solvers moves as the library's own equations of motion say."""
+    y = problem.y0 + np.array([0.1, 0.2, 0.7, 0.3, 0.4])
+    rate = np.array(problem.field(y, np.sin, np.cos))
+    q, v = np.split(problem.states(y), 2)
+    np.testing.assert_allclose(np.asarray(problem.system.constraints(q)) @ v, 0, atol=1e-14)
+    states = (problem.states(y + 1e-6 * rate) - problem.states(y - 1e-6 * rate)) / 2e-6
+    expected = np.concatenate([v, acceleration(problem.system, jnp.asarray(q), jnp.asarray(v))[0]])
+    np.testing.assert_allclose(states, expected, atol=1e-8)
+    np.testing.assert_allclose(
+        problem.states(problem.y0), np.concatenate([problem.q0, problem.v0]), atol=1e-15
+    )
+
+
+@pytest.mark.parametrize(("plain", "method"), [(leapfrog, da.LeapFrog()), (dla_half, da.DLA(0.5))])
+def test_plain_jax_computes_the_same(plain, method):
+    system = da.zoo.PendulumCVT(eps=0.5)
+    q0, v0 = (jnp.asarray(x, float) for x in system.start())
+    q, v = jax.jit(lambda q, v: plain(system, q, v, jnp.asarray(0.1), 50))(q0, v0)
+    sol = da.simulate(system, method, q0, v0, h=0.1, steps=50)
+    np.testing.assert_allclose(np.concatenate([q, v]), np.concatenate([sol.q[-1], sol.v[-1]]), atol=1e-12)
+
+
+def test_the_contest_takes_the_quickest_that_is_accurate_enough():
+    rows = [
+        {"who": "ours", "solver": "a", "setting": "h = 1", "error": 1e-4, "seconds": 2.0},
+        {"who": "ours", "solver": "b", "setting": "h = 2", "error": 1e-2, "seconds": 1.0},
+        {"who": "peer", "solver": "c", "setting": "tol = 1", "error": 1e-6, "seconds": 0.5},
+        {"who": "peer", "solver": "d", "setting": "tol = 2", "error": None},
+    ]
+    assert fastest(rows, "ours", 1e-3)["solver"] == "a"
+    assert fastest(rows, None, 1e-7) is None
+    table = contest("A problem", rows)
+    assert [r["level"] for r in table.rows] == [1e-1, 1e-3, 1e-5]
+    words = where_peers_win({"peers": Section("peers", "", [table])})
+    assert "peer c reached errors of 1e-01, 1e-03 first, 2.0 to 4.0 times quicker" in words
+    assert "Only a peer reached errors of 1e-05" in words
+
+
+def test_claims_name_what_fails():
+    columns = [("case", "case", ""), ("ratio", "ratio", ".2f")]
+    table = Table("", columns, [{"case": "good", "ratio": 1.0}, {"case": "bad", "ratio": 9.0}])
+    line = claims({"c": Section("c", "", [table])})[0]
+    assert line.startswith("Holds for 1 of 2")
+    assert line.endswith("Above the bound: `bad`.")
+    assert "| good | 1.00 |" in markdown(table)
+
+
+def test_sections_are_chosen_by_name():
+    assert chosen(None) == list(SECTIONS)
+    assert chosen("peers, c") == ["c", "peers"]
+    with pytest.raises(ValueError, match="--only"):
+        chosen("c,typo")
+
+
+def test_one_section_to_file_and_page(tmp_path):
+    gpu = tmp_path / "gpu.json"
+    gpu.write_text(json.dumps({"device": "Some GPU", "jax": "1", "PendulumCVT kernel": 1e9}))
+    shown = []
+    found = run(["tag"], Settings.short(), shown.append, gpu)
+    assert [s.name for s in shown] == ["tag", "gpu"]
+    assert found["machine"]["cpu"]
+    assert found["machine"]["versions"]["dalembert"] == da.__version__
+    results = tmp_path / "results.json"
+    results.write_text(json.dumps(found))
+    report.write(results, tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text()
+    for words in ("the one-kernel tag", "Some GPU", "ratios", found["machine"]["cpu"]):
+        assert words in page
+
+
+def test_a_page_with_a_figure(tmp_path):
+    row = {"who": "ours", "solver": "frame", "setting": "h = 1", "error": 1e-4, "seconds": 2.0}
+    columns = [("who", "who", ""), ("error", "error", ".1e"), ("seconds", "seconds", ".2g")]
+    found = run([], Settings.short(), lambda s: None)
+    found["sections"]["peers"] = Section("peers", "What.", [Table("A problem", columns, [row])]).to_json()
+    results = tmp_path / "results.json"
+    results.write_text(json.dumps(found))
+    page, image = report.write(results, tmp_path / "page.md")
+    assert "![Error against time](page.png)" in page.read_text()
+    assert image.stat().st_size > 5000
+
+
+def test_the_command_refuses_unknown_sections():
+    command = [sys.executable, "-m", "dalembert.cli.main", "bench", "--only", "typo"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "--only takes names of c, ensemble" in done.stderr.replace("\n", " ")
