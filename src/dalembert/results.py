@@ -5,6 +5,8 @@ import inspect
 import json
 from typing import Any
 
+import numpy as np
+
 from dalembert import zoo
 from dalembert.model import System, check_system
 from dalembert.simulate import Trajectory
@@ -15,6 +17,8 @@ from dalembert.simulate.trajectory import views
 def _plots(trajectory: Trajectory) -> Any:
     from dalembert.view import Plots  # matplotlib takes half a second to import
 
+    if np.ndim(trajectory.q) == 3:
+        raise ValueError("pictures are of one trajectory: sol.member(i).plot")
     return Plots(trajectory)
 
 

@@ -15,8 +15,8 @@ from dalembert.simulate import ensemble
 MEMBERS, TIME = 1000, 100.0
 TITLE = f"An ensemble of {MEMBERS:,} PendulumCVT, start velocities differing by 60 %, to t = {TIME:g}"
 OURS = {
-    "leapfrog": (0.05, 0.01), "dla01": (0.05, 0.01), "dla01@4": (0.2, 0.1, 0.05), "dla01@8": (0.2, 0.1),
-    "frame": (0.05, 0.01), "frame@4": (0.1,), "frame@6": (0.1,), "frame@8": (0.2, 0.1),
+    "leapfrog": (0.05, 0.01), "dla01": (0.05, 0.01), "dla01@4": (0.2, 0.1, 0.05), "dla01@8": (0.2, 0.1, 0.05),
+    "frame": (0.05,), "frame@4": (0.1,), "frame@6": (0.1,), "frame@8": (0.2,),
 }  # fmt: skip
 ALONE = 4
 """Members that SciPy, which has no batch form, is measured on; its time is multiplied up."""
@@ -141,9 +141,9 @@ def everyone(quick: bool) -> tuple[list[Entry], np.ndarray, str]:
                 Entry("heyoka", "Taylor", f"tol = {tolerance:g}", lambda f=run: problem.states(f()), False)
             )
     if "diffrax" not in here:
-        for name, tolerances in {"Tsit5": (1e-6, 1e-9), "Dopri8": (1e-6, 1e-9)}.items():
+        for name, tolerances in {"Tsit5": (1e-6,), "Dopri8": (1e-9,)}.items():
             solve = diffrax(problem, name)
-            for rtol in tolerances[: 1 if quick else None]:
+            for rtol in (1e-6,) if quick else tolerances:
                 run = lambda f=solve, r=rtol: problem.states(f(r))  # noqa: E731
                 entries.append(Entry("diffrax", name, f"rtol = {rtol:g}", run, compiles=False))
     if "scipy" not in here:

@@ -106,9 +106,9 @@ def page(told: dict[str, Any], sections: dict[str, Section], image: str | None) 
         "`make benchmarks` does both.",
         _machine(told),
         "What to read here are ratios: both sides of each were measured in the same run, in turns (ours, theirs, "
-        f"ours, theirs, ...), and are medians of {kept} repeats where nothing else is said. Seconds depend on the machine; "
-        "ratios do too, but less. *Spread* is the largest minus the least time, relative to the median: where it is "
-        "large, something else was running, and the ratio of the minima is the better number.",
+        f"ours, theirs, ...), and are medians of {kept} repeats where nothing else is said. Seconds depend on the "
+        "machine; ratios do too, but less. *Spread* is the largest minus the least time, relative to the median: "
+        "where it is large, something else was running, and the ratio of the minima is the better number.",
         "## What holds, and what does not",
         "\n".join(f"- {line}" for line in claims(sections)),
     ]

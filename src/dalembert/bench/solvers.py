@@ -27,7 +27,9 @@ OURS = {
 """Methods and step sizes."""
 HEYOKA = (1e-6, 1e-8, 1e-10, 1e-12, 1e-15)
 DIFFRAX = {"Tsit5": (1e-6, 1e-9, 1e-11), "Dopri8": (1e-6, 1e-9, 1e-12, 1e-14)}
-SCIPY = {"DOP853": (1e-6, 1e-9, 1e-12), "Radau": (1e-4,)}
+SCIPY = {"DOP853": (1e-6, 1e-9, 1e-12), "Radau": (1e-3,)}
+LONG, TIGHT = 1000, 1e-10
+"""SciPy's tolerances below TIGHT are left out for times above LONG: they take tens of seconds."""
 GIVEN = {
     "ours": "da.simulate with the system as the library states it (Lagrangian and one-forms; multipliers are its own "
     "affair), checks of the input included; steps of equal size.",
@@ -175,6 +177,7 @@ def scipy(problem: Problem, tolerances: Any = None) -> list[Entry]:
         Entry("scipy", name, f"rtol = {rtol:g}", lambda n=name, r=rtol: run(n, r), compiles=False)
         for name, settings in SCIPY.items()
         for rtol in (settings if tolerances is None else tolerances)
+        if not (problem.time > LONG and rtol < TIGHT)
     ]
 
 

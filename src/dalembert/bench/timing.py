@@ -20,11 +20,11 @@ class Settings:
     """How long and how often is measured."""
 
     quick: bool = False
-    repeats: int = 7
+    repeats: int = 5
     """Interleaved repeats of each measurement."""
     seconds: float = 0.12
     """Aim of one measured call of a kernel."""
-    patience: float = 1.5
+    patience: float = 0.4
     """A call that takes longer is measured once."""
 
     @classmethod

@@ -19,7 +19,7 @@ class Unsupported(Exception):
 
     def __init__(self, primitive: str, why: str = ""):
         super().__init__(f"{primitive}{': ' + why if why else ''}")
-        self.primitive = primitive
+        self.primitive, self.why = primitive, why
 
 
 class Node:

@@ -24,7 +24,7 @@ def _reduced(x: Nodes, axes) -> tuple[Nodes, tuple[int, ...]]:
     kept = [i for i in range(x.ndim) if i not in axes]
     moved = x.transpose([*kept, *axes])
     shape = tuple(x.shape[i] for i in kept)
-    return moved.reshape(int(np.prod(shape)), -1), shape
+    return moved.reshape(int(np.prod(shape)), int(np.prod([x.shape[i] for i in axes]))), shape
 
 
 _START = {"add": 0, "mul": 1, "and": True, "or": False, "max": -np.inf, "min": np.inf}

@@ -35,7 +35,8 @@ class DLA(_LagrangeDAlembert):
     def __check_init__(self):
         if is_traced(self.alpha):
             return
-        if not isinstance(self.alpha, int | float | Array | np.ndarray) or not 0 <= self.alpha <= 1:
+        number = isinstance(self.alpha, int | float | Array | np.ndarray)
+        if not number or not np.all((np.asarray(self.alpha) >= 0) & (np.asarray(self.alpha) <= 1)):
             raise ValueError(f"DLA needs alpha between 0 and 1, got {self.alpha!r}")
 
     def step(self, system: System, state: State, memory: Any, h: Array):
@@ -57,7 +58,7 @@ class DLA(_LagrangeDAlembert):
         return State(q1, v1), lam, report
 
     def claims(self, system: System) -> Claims:
-        middle = self.alpha == 0.5
+        middle = bool(np.all(np.asarray(self.alpha) == 0.5))
         return Claims(order=2 if middle else 1, energy=False, reversible=middle, on_constraint=True)
 
     def composable(self) -> str | None:
@@ -68,7 +69,7 @@ class DLA(_LagrangeDAlembert):
 
     @property
     def spelling(self) -> str:
-        return f"dla:{float(self.alpha)!r}".removesuffix(".0")
+        return f"dla:{float(self.alpha)!r}".removesuffix(".0") if np.ndim(self.alpha) == 0 else "dla"
 
 
 class DLA01(_LagrangeDAlembert):

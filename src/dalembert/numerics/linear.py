@@ -148,7 +148,7 @@ def _batch(arguments, dims, *, positive: bool):
     (a, b), (a_dim, b_dim) = arguments, dims
     if a_dim is None:
         b = jnp.moveaxis(b, b_dim, -1)
-        x = _bind(a, b.reshape(b.shape[0], -1), positive).reshape(b.shape)
+        x = _bind(a, b.reshape(b.shape[0], int(np.prod(b.shape[1:]))), positive).reshape(b.shape)
         return x, x.ndim - 1
     return jax.vmap(functools.partial(unrolled_solve, positive=positive), dims)(a, b), 0
 

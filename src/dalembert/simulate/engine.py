@@ -11,7 +11,7 @@ import numpy as np
 from dalembert.kernels import Loop, Unsupported, pack
 from dalembert.methods import Method
 from dalembert.model import System
-from dalembert.simulate.loop import CAPACITY, Carry, Rows, attempt, begin, first_carry, output, run_chunk
+from dalembert.simulate.loop import CAPACITY, Rows, attempt, begin, first_carry, output, run_chunk
 from dalembert.simulate.status import Status
 
 
@@ -97,10 +97,10 @@ def loop_of(system: System, method: Method) -> Loop:
             try:
                 _known[key] = _make(system, method)
             except Unsupported as error:
-                _known[key] = error
+                _known[key] = error.with_traceback(None)
         found = _known[key]
-    if isinstance(found, Exception):
-        raise found
+    if isinstance(found, Unsupported):
+        raise Unsupported(found.primitive, found.why)  # anew, so that no traceback grows from run to run
     return found
 
 
@@ -134,10 +134,14 @@ def single(system: System, method: Method) -> tuple[Loop, Any]:
 _warned: set[Any] = set()
 
 
+def wants_kernel(method: Method) -> bool:
+    """Whether a kernel is tried: not for methods that say no, nor in single precision."""
+    return method.native and jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def has_kernel(system: System, method: Method) -> bool:
     """Whether a run inside other JAX code can be a kernel: on a CPU, in double precision, of known primitives."""
-    double = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
-    if not (method.native and double and jax.default_backend() == "cpu"):
+    if not (wants_kernel(method) and jax.default_backend() == "cpu"):
         return False
     try:
         compiled_single(loop_of(system, method))
@@ -149,7 +153,7 @@ def has_kernel(system: System, method: Method) -> bool:
 
 def engine(system: System, method: Method, h: Any) -> Xla | Native:
     """The fastest engine that takes this system and method; says once why it is not the fastest of all."""
-    if not method.native or not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+    if not wants_kernel(method):
         return Xla(system, method, h)
     try:
         return Native(system, method, h)
@@ -158,16 +162,13 @@ def engine(system: System, method: Method, h: Any) -> Xla | Native:
         return Xla(system, method, h)
 
 
-def tell(system: System, method: Method, error: Unsupported) -> None:
-    """The one warning about a primitive without a scalar form."""
-    key = (type(system), type(method), error.primitive)
+def tell(system: System, method: Method, error: Unsupported, above: int = 5) -> None:
+    """The one warning about a primitive without a scalar form, at the user's line, `above` calls from here."""
+    key = (jax.tree.structure(system), type(method), error.primitive)
     if key not in _warned:
         _warned.add(key)
         warnings.warn(
             f"{type(system).__name__} with {method.spelling} uses {error}, which has no form in scalar operations: "
             "the run goes through XLA instead, with the same result, slower",
-            stacklevel=4,
+            stacklevel=above,
         )
-
-
-__all__ = ["Carry", "Chunk", "Native", "Xla", "engine", "loop_of", "tell"]

@@ -1,6 +1,7 @@
 """ensemble(): many trajectories at once, on all cores or on a GPU."""
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -13,8 +14,8 @@ import numpy as np
 from dalembert.kernels import LANES, Loop, Unsupported, many
 from dalembert.methods import Method
 from dalembert.model import TOLERANCE, System, annihilator, as_arrays, check_start, check_system
-from dalembert.numerics import compiled
-from dalembert.simulate.engine import loop_of, tell
+from dalembert.numerics import compiled, is_traced
+from dalembert.simulate.engine import loop_of, tell, wants_kernel
 from dalembert.simulate.loop import Rows, scan
 from dalembert.simulate.progress import progress_bar
 from dalembert.simulate.run import check_numbers, saved_steps
@@ -35,13 +36,15 @@ def ensemble(
     steps: int,
     save_every: int = 1,
     t0: float = 0.0,
+    vary: Sequence[str] | None = None,
     devices: str | None = None,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Trajectory:
     """Runs `method` on N members at once; q0 and v0 have shape (N, n), either may have shape (n,) and is shared.
 
     A parameter of the system or the method, and h, may carry the batch axis too: an array whose first axis
-    has length N holds one value a member, anything else is shared. The result is a Trajectory whose arrays have
+    has length N holds one value a member, anything else is shared. Where a vector shared by all would do as
+    well (its length happens to be N), `vary` must name the parameters that differ. The result is a Trajectory whose arrays have
     the batch axis first: q is (N, K, n), `code` and `steps` are (N,); `t` is (K,), or (N, K) where h varies. A member
     that fails keeps its last good state in the rows that follow, and its own status; the others go on.
 
@@ -55,19 +58,20 @@ def ensemble(
     h = np.asarray(h, float)
     if not np.all(np.isfinite(h)) or not np.all(h > 0) or h.shape not in ((), (size,)):
         raise ValueError(f"h must be one positive number or one for each of {size} members, got {h!r}")
-    parameters = (system, method, h)
-    leaves, tree = jax.tree.flatten(parameters)
-    varied = [np.ndim(x) > 0 and np.shape(x)[0] == size for x in leaves]
+    if is_traced((system, method, q0, v0, h)):
+        raise ValueError("ensemble runs on numbers; inside jax.jit, jax.grad and jax.vmap use jax.vmap of simulate")
+    leaves, tree = jax.tree.flatten((system, method, h))
+    varied = _varied(system, method, h, size, vary)
     _check_members(tree, leaves, varied, q0, v0)
     platform = _platform(devices)
     made = {"system": system, "method": method, "h": h, "save_every": int(save_every)}
     index = saved_steps(int(steps), int(save_every))
     t = t0 + np.multiply.outer(h, index)
     label = f"{size:,} x {type(system).__name__} by {method.spelling}"
-    with progress_bar(progress, size, label) as advance:
+    with progress_bar(progress, size, label, "members") as advance:
         try:
-            if not method.native:
-                raise Unsupported("an adaptive solver")
+            if not wants_kernel(method):
+                raise Unsupported("single precision or an adaptive solver")
             one = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
             loop = loop_of(*one[:2])
             runner = _on_gpu if platform == "gpu" else _on_cores
@@ -75,12 +79,16 @@ def ensemble(
             rows = [_field(loop, rows, k) for k in range(len(loop.row_shapes))]
             rows = jax.tree.unflatten(loop.row_tree, rows)
         except Unsupported as error:
-            if method.native:
-                tell(system, method, error)
+            if wants_kernel(method):
+                tell(system, method, error, above=3)
             rows, told = _by_xla(tree, leaves, varied, q0, v0, int(steps), int(save_every), advance)
     code, residual, done = told
     end = {"code": code.astype(np.int32), "steps": done.astype(np.int64), "residual": residual}
-    return Trajectory(t=t, **rows._asdict(), **end, **made)
+    solution = Trajectory(t=t, **rows._asdict(), **end, **made, varied=tuple(varied[:-1]))
+    if np.any(solution.code == Status.INTERRUPTED.code):
+        missing = int(np.sum(solution.code == Status.INTERRUPTED.code))
+        warnings.warn(f"interrupted: {missing} of {size} members were not run; their rows are NaN", stacklevel=2)
+    return solution
 
 
 def check_system_and_method(system: Any, method: Any) -> None:
@@ -95,7 +103,9 @@ def _starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray, np.nd
     n, arrays = system.dimension, {}
     for name, x in (("q0", q0), ("v0", v0)):
         x = np.asarray(x)
-        if x.dtype.kind not in "fiu" or x.ndim not in (1, 2) or x.shape[-1] != n:
+        if x.dtype.kind not in "fiu":
+            raise ValueError(f"{name} must hold real numbers, got {x.dtype}")
+        if x.ndim not in (1, 2) or x.shape[-1] != n:
             raise ValueError(f"{name} must have shape (N, {n}), or ({n},) where all members share it; got {x.shape}")
         arrays[name] = x.astype(float)
     sizes = {x.shape[0] for x in arrays.values() if x.ndim == 2} | ({np.shape(h)[0]} if np.ndim(h) == 1 else set())
@@ -114,14 +124,14 @@ def _starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray, np.nd
 
 
 def _check_members(tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v0: np.ndarray) -> None:
-    """The first member is checked as a single run is; of the others, what differs from member to member."""
+    """Every member's numbers; then the first member as a single run is; then every start velocity."""
+    own = [("a parameter", x) for x, v in zip(leaves, varied, strict=True) if v]
+    for name, x in (("q0", q0), ("v0", v0), *own):
+        bad = np.flatnonzero(~np.all(np.isfinite(np.reshape(x, (len(x), -1))), axis=1))
+        if bad.size:
+            raise ValueError(f"{name} is NaN or infinite for {_members(bad)}")
     system, method, _ = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
     check_system(system)
-    method.check(system, check_start(system, q0[0], v0[0]))
-    for name, x in (("q0", q0), ("v0", v0)):
-        bad = np.flatnonzero(~np.all(np.isfinite(x), axis=1))
-        if bad.size:
-            raise ValueError(f"{name} must be finite; it is not for {_members(bad)}")
     axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])[0]
     bad = []
     for a in range(0, len(q0), 65536):
@@ -136,6 +146,7 @@ def _check_members(tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, 
             f"{type(system).__name__}: the start velocity violates the constraint A(q0) v0 = 0 for {_members(bad)}; "
             "start each member in its own D"
         )
+    method.check(system, check_start(system, q0[0], v0[0]))
 
 
 @lru_cache(maxsize=64)
@@ -151,6 +162,35 @@ def _violating(axes_leaves: tuple, axes_tree: Any) -> Callable:
 def _violates(axes: Any, size: int) -> Callable:
     leaves, tree = jax.tree.flatten(axes, is_leaf=lambda x: x is None)
     return _violating(tuple(leaves), tree)
+
+
+def _varied(system: System, method: Method, h: Any, size: int, vary: Sequence[str] | None) -> list[bool]:
+    """Which leaves of (system, method, h) hold one value a member."""
+    paths = [(jax.tree_util.keystr(path).lstrip("."), x) for part in (system, method)
+             for path, x in jax.tree_util.tree_leaves_with_path(part)]  # fmt: skip
+    fits = [np.ndim(x) > 0 and np.shape(x)[0] == size for _, x in paths]
+    if vary is not None:
+        unknown = set(vary) - {name for (name, _), fit in zip(paths, fits, strict=True) if fit}
+        if unknown:
+            raise ValueError(f"vary names {sorted(unknown)}, which are no parameters with {size} values")
+        return [*(name in vary for name, _ in paths), np.ndim(h) == 1]
+    mine = len(jax.tree.leaves(system))
+    names = [name for (name, x), fit in zip(paths[:mine], fits[:mine], strict=True) if fit and np.ndim(x) == 1]
+    if names and _would_do(system):
+        raise ValueError(
+            f"{', '.join(names)}: {size} values, as many as members, but the system's functions take them as they are "
+            "too. Say with vary=(...) which parameters hold one value a member"
+        )
+    return [*fits, np.ndim(h) == 1]
+
+
+def _would_do(system: System) -> bool:
+    """Whether the system's functions are well defined with all parameters shared."""
+    try:
+        check_system(system)
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
 def _members(bad: np.ndarray) -> str:
@@ -226,9 +266,14 @@ def _on_cores(loop, leaves, varied, q0, v0, steps, save_every, count, advance):
             for future in waiting:
                 done += future.result()
                 advance(min(done, size))
-        except KeyboardInterrupt:
+        except BaseException as error:
             pool.shutdown(cancel_futures=True)
-            rows[:, :, told[0] == Status.INTERRUPTED.code] = np.nan
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+            missing = told[0] == Status.INTERRUPTED.code
+            rows[:, :, missing] = np.nan
+            for k, i in enumerate(loop.copies[: len(starts)]):  # the start itself is known
+                rows[0, i, missing] = starts[k, missing]
     return rows[:, :, :size], told[:, :size]
 
 
@@ -268,8 +313,8 @@ def gpu_call(system, method, q0, v0, *, h, steps: int, save_every: int) -> Calla
     return lambda: call(*arguments)
 
 
-def _by_xla(tree, leaves, varied, q0, v0, steps, save_every, advance) -> tuple[Rows, Any]:
-    """Any JAX function, by vmap of the plain loop, in blocks of members."""
+@lru_cache(maxsize=64)
+def _xla_kernel(tree: Any, varied: tuple[bool, ...], steps: int, save_every: int) -> Callable:
     axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])
 
     def one(parameters, q, v):
@@ -277,7 +322,12 @@ def _by_xla(tree, leaves, varied, q0, v0, steps, save_every, advance) -> tuple[R
         carry, rows = scan(system, method, q, v, h, steps, save_every)
         return rows, (carry.code, carry.residual, carry.step)
 
-    run = compiled(lambda parameters, q, v: jax.vmap(one, (axes, 0, 0))(parameters, q, v))
+    return compiled(lambda parameters, q, v: jax.vmap(one, (axes, 0, 0))(parameters, q, v))
+
+
+def _by_xla(tree, leaves, varied, q0, v0, steps, save_every, advance) -> tuple[Rows, Any]:
+    """Any JAX function, by vmap of the plain loop, in blocks of members."""
+    run = _xla_kernel(tree, tuple(varied), steps, save_every)
     parts = []
     for a in range(0, len(q0), 4096):
         part = slice(a, a + 4096)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def progress_bar(
-    progress: bool | Callable[[int, int], None], total: int, label: str
+    progress: bool | Callable[[int, int], None], total: int, label: str, unit: str = "steps"
 ) -> Iterator[Callable[[int], None]]:
     """A function to call with the number of steps done so far."""
     if callable(progress):
@@ -25,10 +25,10 @@ def progress_bar(
             task = bar.add_task(label, total=total)
             yield lambda done: bar.update(task, completed=done)
     else:
-        yield _lines(total, label)
+        yield _lines(total, label, unit)
 
 
-def _lines(total: int, label: str) -> Callable[[int], None]:
+def _lines(total: int, label: str, unit: str) -> Callable[[int], None]:
     """One line at the end, and one every five seconds before it."""
     started = printed = time.monotonic()
 
@@ -38,7 +38,7 @@ def _lines(total: int, label: str) -> Callable[[int], None]:
         if done == total or now - printed > 5:
             printed = now
             print(
-                f"{label}: {done:,} of {total:,} steps in {now - started:.1f} s", file=sys.stderr, flush=True
+                f"{label}: {done:,} of {total:,} {unit} in {now - started:.1f} s", file=sys.stderr, flush=True
             )
 
     return report

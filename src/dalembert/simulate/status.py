@@ -31,5 +31,5 @@ class SimulationError(RuntimeError):
         self.trajectory = trajectory
         self.status: Status = trajectory.status
         self.step = int(trajectory.steps) + 1
-        self.time = float(trajectory.t[-1]) + float(trajectory.h)
+        self.time = float(trajectory.t[0]) + self.step * float(trajectory.h)
         self.residual = float(trajectory.residual)

@@ -37,7 +37,7 @@ def _parameters(system: System) -> dict[str, Any]:
 
 
 def to_xarray(sol: Trajectory) -> "xarray.Dataset":
-    """A dataset with dimensions time, coordinate and constraint."""
+    """A dataset with dimensions time, coordinate and constraint; of an ensemble, with member first."""
     import xarray
 
     if is_traced(sol.q):
@@ -45,17 +45,26 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
     system, stored = sol.system, sol.stored or {}
     names = list(system.coordinates) if system is not None else stored["coordinates"]
     units = list(system.units) if system is not None else stored["units"]
-    pairs = {name: (("time", "coordinate"), np.asarray(getattr(sol, name))) for name in ARRAYS}
-    coords: dict[str, Any] = {"time": np.asarray(sol.t), "coordinate": np.asarray(names, dtype=str)}
+    many = ("member",) if np.ndim(sol.q) == 3 else ()
+    rows = (*many, "time")
+    pairs: dict[str, Any] = {name: ((*rows, "coordinate"), np.asarray(getattr(sol, name))) for name in ARRAYS}
+    if many:
+        pairs |= {name: ("member", np.asarray(getattr(sol, name))) for name in ("code", "steps", "residual")}
+        pairs["step"] = ("member", np.broadcast_to(np.asarray(sol.h), len(sol.q)))
+    coords: dict[str, Any] = {"coordinate": np.asarray(names, dtype=str)}
+    if np.ndim(sol.t) == 1:
+        coords["time"] = np.asarray(sol.t)
+    else:
+        pairs["t"] = (rows, np.asarray(sol.t))
     if units:
         coords["unit"] = ("coordinate", np.asarray(units, dtype=str))
     data = xarray.Dataset(
         {
             **pairs,
-            "multipliers": (("time", "constraint"), np.asarray(sol.multipliers)),
-            "energy": ("time", sol.energy()),
-            "energy_full": ("time", sol.energy(full=True)),
-            "constraint_residual": ("time", sol.constraint_residual()),
+            "multipliers": ((*rows, "constraint"), np.asarray(sol.multipliers)),
+            "energy": (rows, sol.energy()),
+            "energy_full": (rows, sol.energy(full=True)),
+            "constraint_residual": (rows, sol.constraint_residual()),
         },
         coords=coords,
     )
@@ -83,13 +92,18 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
         "format": FORMAT,
         **told,
         "method": sol.method.spelling if sol.method is not None else stored["method"],
-        "step": float(sol.h),
         "save_every": sol.save_every,
-        "steps": int(sol.steps),
-        "residual": float(sol.residual),
-        "status": Status.from_code(int(sol.code)).name,
         "versions": json.dumps(_versions()),
     }
+    if many:
+        data.attrs["varied"] = json.dumps(sol.varied)
+    else:
+        data.attrs |= {
+            "step": float(sol.h),
+            "steps": int(sol.steps),
+            "residual": float(sol.residual),
+            "status": Status.from_code(int(sol.code)).name,
+        }
     return data
 
 
@@ -137,16 +151,23 @@ def load(path: Any, system: System | None = None) -> Trajectory:
         raise ValueError(
             f"{path} has the coordinates {stored['coordinates']}, but the system given has {system.coordinates}"
         )
+    if "member" in data.dims:
+        end = {name: data[name].values for name in ("code", "steps", "residual")}
+        end |= {"h": data["step"].values, "varied": tuple(json.loads(told["varied"]) or ()) or None}
+    else:
+        end = {
+            "code": np.asarray(Status[told["status"]].code),
+            "steps": np.asarray(int(told["steps"])),
+            "residual": np.asarray(float(told["residual"])),
+            "h": np.asarray(float(told["step"])),
+        }
     return Trajectory(
-        t=data.time.values,
+        t=data.t.values if "t" in data else data.time.values,
         **{name: data[name].values for name in ARRAYS},
         lam=data.multipliers.values,
-        code=np.asarray(Status[told["status"]].code),
-        steps=np.asarray(int(told["steps"])),
-        residual=np.asarray(float(told["residual"])),
+        **end,
         system=system,
         method=method,
-        h=np.asarray(float(told["step"])),
         save_every=int(told["save_every"]),
         stored=stored,
     )

@@ -29,22 +29,18 @@ def _multiplier(system: System, q, v):
     return acceleration(system, q, v)[1]
 
 
-def batch_axes(system: System, size: int) -> System:
-    """Zero for the parameters that hold one value a member of an ensemble of this size, None for the others."""
-    return jax.tree.map(lambda x: 0 if np.ndim(x) and np.shape(x)[0] == size else None, system)
-
-
 @lru_cache(maxsize=None)
 def _over_rows(function: Callable) -> Callable:
     """The function at every row of one trajectory."""
     return compiled(lambda system, q, v: jax.vmap(lambda q, v: function(system, q, v))(q, v))
 
 
-@lru_cache(maxsize=None)
-def _over_members(function: Callable) -> Callable:
+@lru_cache(maxsize=256)
+def _over_members(function: Callable, varied: tuple[bool, ...], tree: Any) -> Callable:
     """The function at every row of every member."""
+    axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])
     rows = jax.vmap(function, (None, 0, 0))
-    return compiled(lambda system, q, v: jax.vmap(rows, (batch_axes(system, len(q)), 0, 0))(system, q, v))
+    return compiled(lambda system, q, v: jax.vmap(rows, (axes, 0, 0))(system, q, v))
 
 
 class Trajectory(eqx.Module):
@@ -75,6 +71,8 @@ class Trajectory(eqx.Module):
     method: Method | None
     h: Any
     save_every: int = eqx.field(static=True)
+    varied: tuple[bool, ...] | None = eqx.field(static=True, default=None)
+    """Of an ensemble: which leaves of (system, method) hold one value a member."""
     stored: dict[str, Any] | None = None
     """What a file told of a run whose system is not at hand."""
 
@@ -108,7 +106,8 @@ class Trajectory(eqx.Module):
             )
         if self.status is Status.OK:
             return self.status.value
-        last = f"{int(self.steps):,} steps, t = {float(self.t[-1]):.6g}"
+        reached = float(self.t[0]) + int(self.steps) * float(self.h)
+        last = f"{int(self.steps):,} steps, t = {reached:.6g}"
         if self.status is Status.INTERRUPTED:
             return f"{self.status.value} after {last}; what was computed is kept"
         where = ", ".join(f"{x:.6g}" for x in np.asarray(self.q[-1]))
@@ -118,7 +117,7 @@ class Trajectory(eqx.Module):
             "ahead (a rank drop of the one-forms shows like this); look there, or try a smaller h",
         }[self.status]
         return (
-            f"step {int(self.steps) + 1:,} from t = {float(self.t[-1]):.6g} failed: {self.status.value} "
+            f"step {int(self.steps) + 1:,} from t = {reached:.6g} failed: {self.status.value} "
             f"(residual {float(self.residual):.2g}, h = {float(self.h):g}). Last good state after {last}: "
             f"q = ({where}); it is the last row. Remedy: {remedy}"
         )
@@ -139,7 +138,9 @@ class Trajectory(eqx.Module):
         if not -size <= i < size:
             raise ValueError(f"there is no member {i}: the ensemble has {size}")
         parts = {name: getattr(self, name)[i] for name in ("q", "v", "v_full", "code", "steps", "residual")}
-        own = jax.tree.map(lambda x: x[i] if np.ndim(x) and np.shape(x)[0] == size else x, (self.system, self.method))
+        leaves, tree = jax.tree.flatten((self.system, self.method))
+        varied = self.varied or (False,) * len(leaves)
+        own = jax.tree.unflatten(tree, [x[i] if v else x for x, v in zip(leaves, varied, strict=True)])
         h = self.h[i] if np.ndim(self.h) else self.h
         lam = None if self.lam is None else self.lam[i]
         t = self.t[i] if np.ndim(self.t) == 2 else self.t
@@ -158,7 +159,9 @@ class Trajectory(eqx.Module):
             return self._stored(name)
         if np.ndim(self.q) == 2:
             return self._plain(_over_rows(function)(self.system, self.q, v))
-        return self._plain(_over_members(function)(self.system, self.q, v))
+        leaves, tree = jax.tree.flatten(self.system)
+        varied = (self.varied or (False,) * len(leaves))[: len(leaves)]
+        return self._plain(_over_members(function, varied, tree)(self.system, self.q, v))
 
     def _plain(self, x: Any) -> Any:
         return np.asarray(x) if isinstance(self.q, np.ndarray) else x
