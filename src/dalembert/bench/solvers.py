@@ -34,11 +34,13 @@ GIVEN = {
     "ours": "da.simulate with the system as the library states it (Lagrangian and one-forms; multipliers are its own "
     "affair), checks of the input included; steps of equal size.",
     "heyoka": "taylor_adaptive on the reduced equations, one integrator a tolerance, reset and run with "
-    "propagate_grid (its own dense output); default settings otherwise.",
+    "propagate_grid (its own dense output); default settings "
+    "otherwise, angles not wrapped.",
     "diffrax": "diffeqsolve in one jit on the reduced equations, PIDController with atol = rtol, steps clipped "
     "to the times of comparison, max_steps=None.",
     "scipy": "solve_ivp on the reduced equations as a Python function on floats, atol = rtol, t_eval at the times of "
-    "comparison; Radau, whose steps cost most, at a loose tolerance only.",
+    "comparison; "
+    f"tolerances below {TIGHT:g} only for times up to {LONG}, Radau at a loose tolerance only.",
 }
 """What each was given, in words."""
 CODE = "heyoka", "diffrax", "scipy"
