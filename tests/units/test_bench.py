@@ -85,6 +85,15 @@ def test_claims_name_what_fails():
     assert "| good | 1.00 |" in markdown(table)
 
 
+def test_a_busy_machine_decides_nothing_about_cores():
+    columns = [("case", "case", ""), ("speedup", "speed-up", ".2f")]
+    row = {"case": "a", "speedup": 1.0, "control": 1.02, "decides": False}
+    (line,) = claims({"ensemble": Section("ensemble", "", [Table("", columns, [row])])})
+    assert line.startswith("Not decided for 1 of 1")
+    (line,) = claims({"ensemble": Section("ensemble", "", [Table("", columns, [row | {"decides": True}])])})
+    assert line.startswith("Does not hold")
+
+
 def test_sections_are_chosen_by_name():
     assert chosen(None) == list(SECTIONS)
     assert chosen("peers, c") == ["c", "peers"]

@@ -32,6 +32,8 @@ MINE = (
     "tab:orange",
     "tab:brown",
 )
+BUSY = 0.7
+"""A load before the run above this is worth a warning."""
 COLOURS = {"heyoka": "black", "diffrax": "0.45", "scipy": "0.7"}
 
 
@@ -86,6 +88,11 @@ def _machine(told: dict[str, Any]) -> str:
         f"{machine['gcc'] or 'no gcc'}; Python {machine['python']}; {versions}. Measured on {machine['date']}, the "
         f"whole run in {told['seconds']:.0f} s."
     ]
+    load = machine.get("load_before")
+    if load is not None and load > BUSY:
+        lines.append(
+            f"**The machine was busy with other work (load {load:.1f} before the run): run it again alone.**"
+        )
     if missing:
         lines.append(f"Not installed there: {', '.join(missing)}.")
     if told["settings"]["quick"]:

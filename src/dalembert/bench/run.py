@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -90,6 +91,7 @@ def run(
 
         elsewhere["gpu"] = section_of(json.loads(merge.read_text()))
         elsewhere["gpu"].notes.append("Measured on another machine than the rest.")
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     began, done = time.perf_counter(), {}
     for name in [*names, *(x for x in elsewhere if x not in names)]:
         before = time.perf_counter()
@@ -97,5 +99,9 @@ def run(
         section.seconds = time.perf_counter() - before
         show(section)
         done[name] = section.to_json()
-    made = {"format": FORMAT, "machine": describe(), "settings": dataclasses.asdict(settings)}
+    made = {
+        "format": FORMAT,
+        "machine": {**describe(), "load_before": load},
+        "settings": dataclasses.asdict(settings),
+    }
     return {**made, "seconds": time.perf_counter() - began, "sections": done}

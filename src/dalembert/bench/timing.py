@@ -1,6 +1,7 @@
 """How times are taken: interleaved repeats, medians, and fresh processes."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -85,6 +87,21 @@ def fitting(run: Callable[[int], Any], seconds: float, first: int, most: int) ->
     found = min(max(int(seconds / each), first), most)
     digits = 10 ** (len(str(found)) - 1)
     return found // digits * digits
+
+
+def control(threads: int, megabytes: int = 40) -> dict[str, Callable[[], Any]]:
+    """Work without this library, in threads and one after the other: whether the cores are free at all."""
+    block = bytes(megabytes * 10**6)
+
+    def together() -> None:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda _: hashlib.sha256(block).digest(), range(threads)))
+
+    def in_turn() -> None:
+        for _ in range(threads):
+            hashlib.sha256(block).digest()
+
+    return {"control_all": together, "control_one": in_turn}
 
 
 def child(code: str, *arguments: str) -> Any:
