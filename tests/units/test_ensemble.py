@@ -295,7 +295,10 @@ OFF = changed(changed(V5, (1, 0), 1.0), (4, 0), 2.0)
             "eps|batch size|potential must return",
         ),
         ({"system": da.zoo.PendulumCVT(eps=np.nan)}, "parameter is NaN"),
-        ({"system": da.zoo.PendulumCVT(eps=changed(np.zeros(5), 3, np.nan))}, "parameter is NaN or infinite for 1 member"),
+        (
+            {"system": da.zoo.PendulumCVT(eps=changed(np.zeros(5), 3, np.nan))},
+            "parameter is NaN or infinite for 1 member",
+        ),
         (
             {"system": da.zoo.ChaplyginSleigh(), "q0": np.zeros((5, 3)), "v0": np.zeros(3)},
             "constant mass matrix",

@@ -7,4 +7,16 @@ from dalembert.kernels.native import Loop, pack
 from dalembert.kernels.scalarise import Scalars, join, scalarise, split
 from dalembert.kernels.trig import sincos
 
-__all__ = ["LANES", "Adjoint", "Loop", "Scalars", "Unsupported", "join", "many", "pack", "scalarise", "sincos", "split"]
+__all__ = [
+    "LANES",
+    "Adjoint",
+    "Loop",
+    "Scalars",
+    "Unsupported",
+    "join",
+    "many",
+    "pack",
+    "scalarise",
+    "sincos",
+    "split",
+]

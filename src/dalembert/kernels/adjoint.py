@@ -7,7 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.kernels.llvm import Function, Value
+from dalembert.kernels.flow import Function
+from dalembert.kernels.llvm import Value
 from dalembert.kernels.native import Block, Loop, dtypes_of, machine
 from dalembert.kernels.scalarise import Scalars
 
@@ -59,7 +60,10 @@ class Adjoint:
         row = jax.tree.unflatten(loop.row_tree, [jax.ShapeDtypeStruct(*x) for x in loop.row_shapes])
         lam, wanted = _floats(carry)[0], _floats(row)[0]
         self.carry, self.row = _places(shapes), _places(loop.row_shapes)
-        self.parameters, self.start = _places(loop.begin.inputs[: _count(parameters)]), _places(loop.begin.inputs[_count(parameters) :])
+        self.parameters, self.start = (
+            _places(loop.begin.inputs[: _count(parameters)]),
+            _places(loop.begin.inputs[_count(parameters) :]),
+        )
         fixed = len(loop.parameters)
         self.step = Scalars(_pullback(step), parameters, carry, lam, fixed=fixed)
         self.output = Scalars(_pullback(output), parameters, carry, wanted, fixed=fixed)
@@ -67,7 +71,9 @@ class Adjoint:
         self.loop = loop
         pointer, whole = ctypes.c_void_p, ctypes.c_int64
         code = machine(self._back(), self._finish())
-        self.back = code.function("back", [pointer, pointer, whole, whole, whole, whole, pointer, pointer, pointer])
+        self.back = code.function(
+            "back", [pointer, pointer, whole, whole, whole, whole, pointer, pointer, pointer]
+        )
         self.finish = code.function("finish", [pointer] * 6)
 
     def _back(self) -> tuple[str, set[str]]:
@@ -125,7 +131,9 @@ class Adjoint:
 
     def _pull(self, w: Block, scalars: Scalars, parameters: list[Value], index: str, cotangents: list[Value]):
         """A pullback at state `index` of the states."""
-        at = w.put(f"getelementptr double, ptr %states, i64 {w.put(f'mul i64 {index}, {len(self.loop.carry)}')}")
+        at = w.put(
+            f"getelementptr double, ptr %states, i64 {w.put(f'mul i64 {index}, {len(self.loop.carry)}')}"
+        )
         state = [w.load(at, i, t) for i, t in enumerate(self.loop.carry)]
         return Function(scalars.plan).write(w, [*parameters, *state, *cotangents])
 

@@ -109,10 +109,12 @@ def compiled_many(loop: Loop, flags: tuple[bool, ...], count: int, wide: int) ->
 
 
 def _typed(x: Any, dtype: np.dtype) -> Any:
-    return x if dtype == np.float64 else (x != 0 if dtype == bool else x.astype(dtype))
+    return x if dtype == np.float64 else (x != 0 if dtype.kind == "b" else x.astype(dtype))
 
 
-def run_many(loop: Loop, flags: tuple[bool, ...], shared, own, starts, steps: int, every: int, count: int) -> Any:
+def run_many(
+    loop: Loop, flags: tuple[bool, ...], shared, own, starts, steps: int, every: int, count: int
+) -> Any:
     """Rows (count, distinct entries, members) and what is told at the end; members a multiple of BLOCK."""
     limits = np.array([steps, every], np.int32)
     return compiled_many(loop, flags, count, starts.shape[1])(shared, own, starts, limits)

@@ -5,13 +5,15 @@ operation runs in is decided when the graph is emitted, so that what does not ch
 before it, and what only one branch needs is computed in that branch.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax import lax
 from jax.extend.core import Primitive
+
+from dalembert.kernels.simplify import FOLD, SIMPLIFY
 
 
 class Unsupported(Exception):
@@ -47,38 +49,6 @@ class Region:
         self.results: list[Node] = []
 
 
-def _numpy(function: Callable) -> Callable:
-    def fold(dtype, *values):
-        with np.errstate(all="ignore"):
-            return dtype.type(function(*values))
-
-    return fold
-
-
-def _divide(a, b):
-    """NumPy's division for floats, C's for whole numbers (towards zero), as in JAX."""
-    if np.issubdtype(np.asarray(a).dtype, np.integer):
-        if b == 0:
-            return -1
-        quotient = abs(int(a)) // abs(int(b))
-        return quotient if (int(a) < 0) == (int(b) < 0) else -quotient
-    return np.divide(a, b)
-
-
-_FOLD: dict[str, Callable] = {
-    name: _numpy(function)
-    for name, function in {
-        "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide, "neg": np.negative,
-        "max": np.maximum, "min": np.minimum, "abs": np.abs, "sign": np.sign, "sqrt": np.sqrt,
-        "rsqrt": lambda x: 1 / np.sqrt(x), "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos,
-        "tan": np.tan, "tanh": np.tanh, "sinh": np.sinh, "cosh": np.cosh, "atan": np.arctan,
-        "asin": np.arcsin, "acos": np.arccos, "atan2": np.arctan2, "pow": np.power, "floor": np.floor,
-        "ceil": np.ceil, "rem": np.fmod, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
-        "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and,
-        "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert, "convert_element_type": lambda x: x,
-        "log1p": np.log1p, "expm1": np.expm1, "is_finite": np.isfinite,
-    }.items()
-}  # fmt: skip
 _COMMUTE = {"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne"}
 _BOOL = np.dtype(bool)
 
@@ -129,7 +99,9 @@ class Graph:
             self.table[key] = self._new("result", (control,), dtype, value=position)
         return self.table[key]
 
-    def primitive(self, name: str, primitive: Primitive, args: Sequence[Node], dtype: Any, params: dict) -> Node:
+    def primitive(
+        self, name: str, primitive: Primitive, args: Sequence[Node], dtype: Any, params: dict
+    ) -> Node:
         """An elementwise JAX primitive of scalars, simplified."""
         simple = self._simplify(name, args, np.dtype(dtype), params)
         if simple is not None:
@@ -176,158 +148,10 @@ class Graph:
         )
 
     def _simplify(self, name: str, args: Sequence[Node], dtype: np.dtype, params: dict) -> Node | None:
-        if all(a.op == "const" for a in args) and name in _FOLD:
-            return self.const(_FOLD[name](dtype, *[a.value for a in args]), dtype)
-        rule = _SIMPLIFY.get(name)
+        if all(a.op == "const" for a in args) and name in FOLD:
+            return self.const(FOLD[name](dtype, *[a.value for a in args]), dtype)
+        rule = SIMPLIFY.get(name)
         return rule(self, dtype, params, *args) if rule else None
-
-
-def _is(x: Node, value: float) -> bool:
-    return x.op == "const" and x.value == value
-
-
-def _add(g: Graph, dtype, params, a: Node, b: Node):
-    if _is(a, 0):
-        return b
-    if _is(b, 0):
-        return a
-    if a.op == "neg":
-        return g.op("sub", b, a.args[0])
-    return g.op("sub", a, b.args[0]) if b.op == "neg" else None
-
-
-def _sub(g: Graph, dtype, params, a: Node, b: Node):
-    if _is(b, 0):
-        return a
-    if _is(a, 0):
-        return g.op("neg", b)
-    return g.op("add", a, b.args[0]) if b.op == "neg" else None
-
-
-def _signed(g: Graph, name: str, a: Node, b: Node):
-    """Signs are moved out of products and quotients, which shares more of them."""
-    if a.op == "neg" and b.op == "neg":
-        return g.op(name, a.args[0], b.args[0])
-    if a.op == "neg":
-        return g.op("neg", g.op(name, a.args[0], b))
-    return g.op("neg", g.op(name, a, b.args[0])) if b.op == "neg" else None
-
-
-def _mul(g: Graph, dtype, params, a: Node, b: Node):
-    if dtype == _BOOL:
-        return None
-    for x, y in ((a, b), (b, a)):
-        if _is(x, 0):
-            return x  # derivatives are full of exact zeros; 0 times infinity counts as 0 here
-        if _is(x, 1):
-            return y
-        if _is(x, -1):
-            return g.op("neg", y)
-    return _signed(g, "mul", a, b)
-
-
-def _div(g: Graph, dtype, params, a: Node, b: Node):
-    if dtype.kind != "f":
-        return None
-    if _is(b, 1) or (_is(a, 0) and not b.is_const):
-        return a
-    if b.fixed and not b.is_const and not a.fixed:
-        return g.op("mul", a, g.op("div", g.const(1, dtype), b))  # one division for the whole run
-    return _signed(g, "div", a, b)
-
-
-def _integer_pow(g: Graph, dtype, params, x: Node):
-    power = params["y"]
-    if power == 0:
-        return g.const(1, dtype)
-    if abs(power) > 64:
-        return None
-    result, square, left = None, x, abs(power)
-    while left:
-        if left & 1:
-            result = square if result is None else g.op("mul", result, square)
-        left >>= 1
-        square = g.op("mul", square, square) if left else square
-    assert result is not None
-    return result if power > 0 else g.op("div", g.const(1, dtype), result)
-
-
-def _select(g: Graph, dtype, params, predicate: Node, *cases: Node):
-    if predicate.is_const:
-        return cases[int(predicate.value)]
-    if all(case is cases[0] for case in cases):
-        return cases[0]
-    if dtype == _BOOL and len(cases) == 2 and predicate.dtype == _BOOL:
-        no, yes = cases
-        if _is(no, False):
-            return g.op("and", predicate, yes)
-        if _is(yes, True):
-            return g.op("or", predicate, no)
-    return None
-
-
-_HARMLESS = {"add", "sub", "mul", "neg", "abs", "max", "min", "sin", "cos", "tanh", "atan"}
-
-
-def _is_finite(g: Graph, dtype, params, x: Node):
-    """Whether x is finite. A finite sum has finite terms; what is made of such terms alone is not asked again.
-
-    (Overflow aside: a product of finite numbers beyond 1e308 belongs to a run that is lost in the next step.)
-    """
-    if _follows(g, x):
-        return g.const(True, bool)
-    terms = [x]
-    while terms:
-        term = terms.pop()
-        g.finite.add(term.id)
-        terms += term.args if term.op in ("add", "sub", "neg") else ()
-    return g.op("lt", g.op("abs", x), g.const(np.inf, x.dtype))
-
-
-def _follows(g: Graph, x: Node) -> bool:
-    """Whether x is finite where the nodes known to be finite are."""
-    todo, seen = [x], set()
-    while todo:
-        node = todo.pop()
-        if node.id in seen or node.id in g.finite or node.fixed:
-            continue
-        seen.add(node.id)
-        if node.id in g.bounded:
-            todo.append(g.bounded[node.id])
-        elif node.op in _HARMLESS:
-            todo += node.args
-        else:
-            return False
-    return True
-
-
-def _and(g: Graph, dtype, params, a: Node, b: Node):
-    for x, y in ((a, b), (b, a)):
-        if dtype == _BOOL and x.is_const:
-            return y if x.value else x
-    return a if a is b else None
-
-
-def _or(g: Graph, dtype, params, a: Node, b: Node):
-    for x, y in ((a, b), (b, a)):
-        if dtype == _BOOL and x.is_const:
-            return x if x.value else y
-    return a if a is b else None
-
-
-_SIMPLIFY: dict[str, Callable] = {
-    "add": _add, "sub": _sub, "mul": _mul, "div": _div, "integer_pow": _integer_pow, "select_n": _select,
-    "and": _and, "or": _or,
-    "add_any": lambda g, dtype, params, a, b: g.op("add", a, b),
-    "square": lambda g, dtype, params, x: g.op("mul", x, x),
-    "neg": lambda g, dtype, params, x: x.args[0] if x.op == "neg" else None,
-    "not": lambda g, dtype, params, x: x.args[0] if x.op == "not" else None,
-    "max": lambda g, dtype, params, a, b: a if a is b else None,
-    "min": lambda g, dtype, params, a, b: a if a is b else None,
-    "convert_element_type": lambda g, dtype, params, x: x if x.dtype == dtype else None,
-    "is_finite": _is_finite,
-    "clamp": lambda g, dtype, params, low, x, high: g.op("min", g.op("max", x, low), high),
-}  # fmt: skip
 
 
 def _own() -> dict[str, tuple[Primitive, dict, Any]]:

@@ -1,6 +1,7 @@
 """Reading and writing at indices, known or not."""
 
 import itertools
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,7 +22,7 @@ def _known(index: Nodes) -> np.ndarray | None:
     return None
 
 
-def _starts(g: Graph, start: Node, last: int) -> list[tuple[int, Node | None]]:
+def _starts(g: Graph, start: Node, last: int) -> list[tuple[int, Any]]:
     """Where a slice can start, each with its condition (None where it is known)."""
     if start.is_const:
         return [(int(np.clip(start.value, 0, last)), None)]
@@ -69,7 +70,9 @@ def _apply(equation, **changes):
 
     def run(*arguments):
         with jax.ensure_compile_time_eval():
-            return np.asarray(equation.primitive.bind(*map(jax.numpy.asarray, arguments), **{**equation.params, **changes}))
+            return np.asarray(
+                equation.primitive.bind(*map(jax.numpy.asarray, arguments), **{**equation.params, **changes})
+            )
 
     return run
 
@@ -103,7 +106,11 @@ def _gather(it: Interpreter, equation, x: Nodes, index: Nodes) -> Nodes:
         chosen = vectors[tuple(position[i] for i in batch)]
         node = g.pick(chosen, [items[option[position]] for option in options])
         if outside is not None:
-            inside = g.op("and", g.op("ge", chosen, g.const(0, chosen.dtype)), g.op("le", chosen, g.const(last, chosen.dtype)))
+            inside = g.op(
+                "and",
+                g.op("ge", chosen, g.const(0, chosen.dtype)),
+                g.op("le", chosen, g.const(last, chosen.dtype)),
+            )
             node = g.choose(inside, node, outside)
         result.append(node)
     return objects(result, aval.shape)
@@ -115,7 +122,11 @@ _UPDATE = {"scatter-add": "add", "scatter-mul": "mul", "scatter-min": "min", "sc
 @rule("scatter", *_UPDATE, *(name.replace("-", "_") for name in _UPDATE))
 @single
 def _scatter(it: Interpreter, equation, x: Nodes, index: Nodes, updates: Nodes) -> Nodes:
-    g, name, numbers = it.graph, equation.primitive.name.replace("_", "-"), equation.params["dimension_numbers"]
+    g, name, numbers = (
+        it.graph,
+        equation.primitive.name.replace("_", "-"),
+        equation.params["dimension_numbers"],
+    )
     options = {"dimension_numbers": numbers, "mode": equation.params["mode"]}
     sizes = [x.shape[axis] for axis in numbers.scatter_dims_to_operand_dims]
     batch = [i for i in range(updates.ndim) if i not in numbers.update_window_dims]

@@ -9,7 +9,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from dalembert.kernels.graph import Graph, Node, Region, Unsupported
 
-Nodes = np.ndarray
+Nodes = Any  # an array of nodes; NumPy has no type for it
 Rule = Callable[..., Sequence[Nodes]]
 
 UNROLL = 3000
@@ -41,7 +41,9 @@ def objects(items: Sequence[Node], shape: Sequence[int]) -> Nodes:
 # Elementwise primitives whose parameters do not depend on the shape: the same on a scalar.
 ELEMENTWISE = {
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
-    "bessel_i1e", "bitcast_convert_type", "cbrt", "ceil", "clz", "convert_element_type", "cos", "cosh", "digamma", "div", "eq", "erf",
+    "bessel_i1e",
+    "bitcast_convert_type", "cbrt", "ceil", "clz", "convert_element_type", "cos", "cosh", "digamma", "div", "eq",
+    "erf",
     "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "integer_pow", "is_finite", "le", "lgamma",
     "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not", "or",
     "population_count", "pow", "reduce_precision", "rem", "round", "rsqrt", "shift_left",
@@ -103,11 +105,13 @@ class Interpreter:
         if name in IDENTITY:
             return inputs
         if name in CALLS:
-            inner = next(equation.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in equation.params)
+            inner = next(
+                equation.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in equation.params
+            )
             if hasattr(inner, "consts"):
                 return self.closed(inner, inputs)
             return self.run(inner, [], inputs)
-        raise Unsupported(name)
+        raise Unsupported(str(name))
 
     def elementwise(self, name: str, equation: Any, inputs: list[Nodes]) -> Nodes:
         """One scalar operation an entry."""
@@ -120,7 +124,9 @@ class Interpreter:
             items = [make(name, primitive, (x,), dtype, params) for x in inputs[0].flat]
         else:
             inputs = [x if x.shape == aval.shape else np.broadcast_to(x, aval.shape) for x in inputs]
-            items = [make(name, primitive, x, dtype, params) for x in zip(*[x.flat for x in inputs], strict=True)]
+            items = [
+                make(name, primitive, x, dtype, params) for x in zip(*[x.flat for x in inputs], strict=True)
+            ]
         return objects(items, aval.shape)
 
 
@@ -195,8 +201,12 @@ def _scan(it: Interpreter, equation, *inputs):
     params, g = equation.params, it.graph
     length, jaxpr = params["length"], params["jaxpr"]
     # What the body sees of a sequence has one axis less, which tells sequences from the rest.
-    read = [v.aval.ndim != inner.aval.ndim for v, inner in zip(equation.invars, jaxpr.jaxpr.invars, strict=True)]
-    kept = [v.aval.ndim != inner.aval.ndim for v, inner in zip(equation.outvars, jaxpr.jaxpr.outvars, strict=True)]
+    read = [
+        v.aval.ndim != inner.aval.ndim for v, inner in zip(equation.invars, jaxpr.jaxpr.invars, strict=True)
+    ]
+    kept = [
+        v.aval.ndim != inner.aval.ndim for v, inner in zip(equation.outvars, jaxpr.jaxpr.outvars, strict=True)
+    ]
     fixed = len(read) - sum(read) - (len(kept) - sum(kept))
     consts, sequences = inputs[:fixed], inputs[len(read) - sum(read) :]
     carry = list(inputs[fixed : len(read) - sum(read)])
@@ -205,7 +215,9 @@ def _scan(it: Interpreter, equation, *inputs):
     if length <= 2 or length * size_of(jaxpr.jaxpr) <= UNROLL:
         rows: list = [None] * length
         for k in order:
-            results = it.closed(jaxpr, [*consts, *carry, *[x[k] if x.ndim > 1 else objects([x[k]], ()) for x in sequences]])
+            results = it.closed(
+                jaxpr, [*consts, *carry, *[x[k] if x.ndim > 1 else objects([x[k]], ()) for x in sequences]]
+            )
             carry, rows[k] = list(results[: len(carry)]), results[len(carry) :]
         avals = [v.aval for v in equation.outvars[len(carry) :]]
         stacks = [

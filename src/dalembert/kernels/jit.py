@@ -48,5 +48,5 @@ class Machine:
     def function(self, name: str, arguments: Sequence[Any], result: Any = None) -> Any:
         """The function with this name."""
         function = ctypes.CFUNCTYPE(result, *arguments)(self._engine.get_function_address(name))
-        function.machine = self  # the code lives as long as the function
+        setattr(function, "machine", self)  # noqa: B010 (the code lives as long as the function)
         return function

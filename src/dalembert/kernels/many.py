@@ -3,7 +3,7 @@
 import ctypes
 from collections.abc import Callable, Sequence
 
-from dalembert.kernels.llvm import Function
+from dalembert.kernels.flow import Function
 from dalembert.kernels.native import Block, Loop, dtypes_of, machine
 
 LANES = 4

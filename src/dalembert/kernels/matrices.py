@@ -30,9 +30,7 @@ def _batches(x: Nodes) -> list[Nodes]:
 @rule("lu")
 def _lu(it: Interpreter, equation, a: Nodes):
     results = [_factor(it.graph, matrix) for matrix in _batches(a)]
-    return [
-        objects([x for r in results for x in r[i]], v.aval.shape) for i, v in enumerate(equation.outvars)
-    ]
+    return [objects([x for r in results for x in r[i]], v.aval.shape) for i, v in enumerate(equation.outvars)]
 
 
 def _factor(g: Graph, matrix: Nodes) -> tuple[list[Node], list[Node], list[Node]]:
@@ -45,7 +43,10 @@ def _factor(g: Graph, matrix: Nodes) -> tuple[list[Node], list[Node], list[Node]
         best, where = g.op("abs", a[k, k]), g.const(k, np.int32)
         for i in range(k + 1, n):
             wins = g.op("gt", g.op("abs", a[i, k]), best)
-            best, where = g.choose(wins, g.op("abs", a[i, k]), best), g.choose(wins, g.const(i, np.int32), where)
+            best, where = (
+                g.choose(wins, g.op("abs", a[i, k]), best),
+                g.choose(wins, g.const(i, np.int32), where),
+            )
         pivots.append(where)
         for i in range(k + 1, n):
             here = g.op("eq", where, g.const(i, np.int32))

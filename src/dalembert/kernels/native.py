@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from dalembert.kernels.flow import Function
 from dalembert.kernels.jit import Machine
-from dalembert.kernels.llvm import TYPES, Function, Value, Writer
+from dalembert.kernels.llvm import TYPES, Value, Writer
 from dalembert.kernels.scalarise import Scalars
 
 _POINTER, _LONG = ctypes.c_void_p, ctypes.c_int64
@@ -29,21 +30,23 @@ class Block(Writer):
         at = self._address(pointer, index, stride, lane)
         value = self.put(f"load {self.type(np.dtype(float), wide)}, ptr {at}, align 8")
         before, after = self.type(np.dtype(float), wide), self.type(dtype, wide)
-        if dtype == bool:
+        if dtype.kind == "b":
             zero = self.widen(Value("0.0"), np.dtype(float)).text if wide else "0.0"
             value = self.put(f"fcmp une {before} {value}, {zero}")
         elif dtype.kind == "i":
             value = self.put(f"fptosi {before} {value} to {after}")
         return Value(value, wide)
 
-    def store(self, x: Value, dtype: np.dtype, pointer: str, index: int, stride: str = "", lane: str = "") -> None:
+    def store(
+        self, x: Value, dtype: np.dtype, pointer: str, index: int, stride: str = "", lane: str = ""
+    ) -> None:
         """The reverse of `load`."""
         wide = bool(stride) and self.lanes > 1
         if wide:
             x = self.widen(x, dtype)
         text, after = x.text, self.type(np.dtype(float), wide)
         if dtype.kind in "ib":
-            how = "uitofp" if dtype == bool else "sitofp"
+            how = "uitofp" if dtype.kind == "b" else "sitofp"
             text = self.put(f"{how} {self.type(dtype, wide)} {text} to {after}")
         self.do(f"store {after} {text}, ptr {self._address(pointer, index, stride, lane)}, align 8")
 
@@ -53,7 +56,9 @@ class Block(Writer):
         row = self.put(f"mul i64 {stride}, {index}")
         return self.put(f"getelementptr double, ptr {pointer}, i64 {self.put(f'add i64 {row}, {lane}')}")
 
-    def phis(self, dtypes: Sequence[np.dtype], starts: Sequence[Value], before: str) -> tuple[list[Value], list[int]]:
+    def phis(
+        self, dtypes: Sequence[np.dtype], starts: Sequence[Value], before: str
+    ) -> tuple[list[Value], list[int]]:
         """Loop variables, and the lines to be finished by `close`."""
         wide = self.lanes > 1
         places, values = [], []
@@ -81,7 +86,17 @@ class Loop:
     interest at the end.
     """
 
-    def __init__(self, begin: Callable, step: Callable, output: Callable, told: Callable, counted: Callable, parameters: Any, start: Any, gpu: bool = False):
+    def __init__(
+        self,
+        begin: Callable,
+        step: Callable,
+        output: Callable,
+        told: Callable,
+        counted: Callable,
+        parameters: Any,
+        start: Any,
+        gpu: bool = False,
+    ):
         self.made = (begin, step, output, told, counted, parameters, start)
         options = {"fixed": _entries(parameters), "gpu": gpu}
         self.begin = Scalars(begin, parameters, start, **options)
@@ -160,7 +175,9 @@ class Loop:
         todo = w.put(f"select i1 {fits}, i64 {left}, i64 {size}")
         carry, done = self.write_steps(w, parameters, carry, todo)
         target = w.put(f"getelementptr double, ptr %rows, i64 {w.put(f'mul i64 {row}, {len(self.row)}')}")
-        for i, (x, t) in enumerate(zip(Function(self.output.plan).write(w, [*parameters, *carry]), self.row, strict=True)):
+        for i, (x, t) in enumerate(
+            zip(Function(self.output.plan).write(w, [*parameters, *carry]), self.row, strict=True)
+        ):
             w.store(x, t, target, i)
         fine = w.put(f"icmp eq {TYPES[str(self.carry[self.code])]} {carry[self.code].text}, 0")
         whole = w.put(f"icmp eq i64 {done}, {size}")
@@ -216,7 +233,11 @@ class Loop:
         w.do(f"br i1 {fine.text}, label %{head}, label %{done}")
         w.block(done)
         last = [
-            Value(w.put(f"phi {w.type(t, False)} [{a.text}, %{head}], [{(b if k in self.told else a).text}, %{end}]"))
+            Value(
+                w.put(
+                    f"phi {w.type(t, False)} [{a.text}, %{head}], [{(b if k in self.told else a).text}, %{end}]"
+                )
+            )
             for k, (a, b, t) in enumerate(zip(now, new, self.carry, strict=True))
         ]
         return last, i
@@ -229,12 +250,16 @@ class Loop:
 
     def _either(self, w: Block, mask: Value, a: Value, b: Value, dtype: np.dtype) -> Value:
         of = w.type(dtype, True)
-        return Value(w.put(f"select <{w.lanes} x i1> {mask.text}, {of} {w.widen(a, dtype).text}, {of} {b.text}"), True)
+        return Value(
+            w.put(f"select <{w.lanes} x i1> {mask.text}, {of} {w.widen(a, dtype).text}, {of} {b.text}"), True
+        )
 
 
 def pack(tree: Any) -> np.ndarray:
     """The entries of all leaves as one vector of float64."""
-    return np.concatenate([np.asarray(x, np.float64).reshape(-1) for x in jax.tree.leaves(tree)] or [np.zeros(0)])
+    return np.concatenate(
+        [np.asarray(x, np.float64).reshape(-1) for x in jax.tree.leaves(tree)] or [np.zeros(0)]
+    )
 
 
 def machine(*functions: tuple[str, set[str]]) -> Machine:

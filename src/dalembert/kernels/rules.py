@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.interpret import Interpreter, Nodes, objects, rule
 
 
-def single(function):
+def single(function: Callable[..., Nodes]) -> Callable[..., list[Nodes]]:
     """A rule that returns one array."""
 
     @functools.wraps(function)
@@ -40,7 +41,8 @@ def _limit(name: str, dtype) -> float | int:
 @rule("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or")
 @single
 def _reduce(it: Interpreter, equation, x: Nodes) -> Nodes:
-    name = {"sum": "add", "prod": "mul"}.get(equation.primitive.name[7:], equation.primitive.name[7:])
+    name = str(equation.primitive.name[7:])
+    name = {"sum": "add", "prod": "mul"}.get(name, name)
     matrix, shape = _reduced(x, equation.params["axes"])
     dtype = equation.outvars[0].aval.dtype
     if matrix.shape[1] == 0:
@@ -69,7 +71,8 @@ def _arg(it: Interpreter, equation, x: Nodes) -> Nodes:
 @rule("cumsum", "cumprod", "cummax", "cummin")
 @single
 def _cumulative(it: Interpreter, equation, x: Nodes) -> Nodes:
-    name = {"sum": "add", "prod": "mul"}.get(equation.primitive.name[3:], equation.primitive.name[3:])
+    name = str(equation.primitive.name[3:])
+    name = {"sum": "add", "prod": "mul"}.get(name, name)
     axis, reverse = equation.params["axis"], equation.params["reverse"]
     rows = np.moveaxis(x[...], axis, 0).copy()
     rows = rows[::-1] if reverse else rows
@@ -95,7 +98,9 @@ def _dot_general(it: Interpreter, equation, a: Nodes, b: Nodes) -> Nodes:
     result = []
     for rows, columns in zip(left, right, strict=True):
         for row, column in itertools.product(rows, columns):
-            pairs = [(g.convert(x, aval.dtype), g.convert(y, aval.dtype)) for x, y in zip(row, column, strict=True)]
+            pairs = [
+                (g.convert(x, aval.dtype), g.convert(y, aval.dtype)) for x, y in zip(row, column, strict=True)
+            ]
             products = [g.op("mul", x, y) for x, y in pairs]
             result.append(g.fold_left("add", products) if products else g.const(0, aval.dtype))
     return objects(result, aval.shape)
@@ -150,7 +155,11 @@ def _platform_index(it: Interpreter, equation) -> Nodes:
 def _sort(it: Interpreter, equation, *arrays: Nodes):
     """Of whole numbers only: permutations, which linear solves invert by sorting."""
     g, axis = it.graph, equation.params["dimension"]
-    if equation.params["num_keys"] != 1 or equation.invars[0].aval.dtype.kind != "i" or arrays[0].shape[axis] > 16:
+    if (
+        equation.params["num_keys"] != 1
+        or equation.invars[0].aval.dtype.kind != "i"
+        or arrays[0].shape[axis] > 16
+    ):
         raise Unsupported("sort")
     rows = [np.moveaxis(x, axis, -1).copy() for x in arrays]
     for position in np.ndindex(rows[0].shape[:-1]):
@@ -205,7 +214,9 @@ def _transpose(it, equation, x: Nodes) -> Nodes:
 def _slice(it, equation, x: Nodes) -> Nodes:
     p = equation.params
     strides = p["strides"] or (1,) * x.ndim
-    return x[tuple(slice(a, b, s) for a, b, s in zip(p["start_indices"], p["limit_indices"], strides, strict=True))]
+    return x[
+        tuple(slice(a, b, s) for a, b, s in zip(p["start_indices"], p["limit_indices"], strides, strict=True))
+    ]
 
 
 @rule("concatenate")
@@ -217,16 +228,21 @@ def _concatenate(it, equation, *arrays) -> Nodes:
 @rule("stack")
 @single
 def _stack(it, equation, *arrays) -> Nodes:
-    return objects([x for a in arrays for x in a.flat], (len(arrays), *arrays[0].shape)) if equation.params.get(
-        "axis", 0
-    ) == 0 else np.stack(arrays, axis=equation.params["axis"])
+    return (
+        objects([x for a in arrays for x in a.flat], (len(arrays), *arrays[0].shape))
+        if equation.params.get("axis", 0) == 0
+        else np.stack(arrays, axis=equation.params["axis"])
+    )
 
 
 @rule("unstack")
 def _unstack(it, equation, x: Nodes):
     axis = equation.params.get("axis", 0)
     parts = np.moveaxis(x, axis, 0)
-    return [objects(list(part.flat) if x.ndim > 1 else [part], v.aval.shape) for part, v in zip(parts, equation.outvars, strict=True)]
+    return [
+        objects(list(part.flat) if x.ndim > 1 else [part], v.aval.shape)
+        for part, v in zip(parts, equation.outvars, strict=True)
+    ]
 
 
 @rule("split")

@@ -10,9 +10,10 @@ import numpy as np
 from jax.core import Tracer
 
 from dalembert.kernels import indexing, matrices, rules  # noqa: F401 (they register what they know)
-from dalembert.kernels.emit import Emitter, Plan
+from dalembert.kernels.emit import Emitter
 from dalembert.kernels.graph import Graph
 from dalembert.kernels.interpret import Interpreter, objects
+from dalembert.kernels.plan import Plan
 from dalembert.kernels.trig import ON_GPU, SPECIAL
 
 
@@ -51,9 +52,13 @@ class Scalars:
     @property
     def operations(self) -> int:
         """How many scalar operations are left."""
-        return sum(node.op not in ("const", "input", "parameter", "result") for node in self.plan.needed.values())
+        return sum(
+            node.op not in ("const", "input", "parameter", "result") for node in self.plan.needed.values()
+        )
 
-    def run(self, scalars: Sequence[Any], batch: int | None = None, fused: Callable | None = None) -> list[Any]:
+    def run(
+        self, scalars: Sequence[Any], batch: int | None = None, fused: Callable | None = None
+    ) -> list[Any]:
         """The results, one scalar (or array over the batch) an entry; `fused` is a b + c with one rounding."""
         return Emitter(self.plan, batch, fused).run(scalars)
 
@@ -71,7 +76,9 @@ def split(tree: Any, batch: bool = False) -> list[Any]:
     return result
 
 
-def join(scalars: Sequence[Any], shapes: Sequence[tuple[tuple[int, ...], Any]], tree: Any, batch: int | None = None) -> Any:
+def join(
+    scalars: Sequence[Any], shapes: Sequence[tuple[tuple[int, ...], Any]], tree: Any, batch: int | None = None
+) -> Any:
     """The tree of arrays whose entries these are."""
     leaves, position = [], 0
     for shape, dtype in shapes:
@@ -98,7 +105,9 @@ def scalarise(function: Callable, batch: bool = False) -> Callable:
     def call(*arguments: Any) -> Any:
         arguments = jax.tree.map(jnp.asarray, arguments)
         size = jax.tree.leaves(arguments)[0].shape[0] if batch else None
-        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:] if batch else x.shape, x.dtype), arguments)
+        one = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape[1:] if batch else x.shape, x.dtype), arguments
+        )
         scalars = Scalars(function, *one)
         results = scalars.run([*split(arguments, batch), *split(scalars.closed_over)], size)
         return join(results, scalars.results, scalars.result_tree, size)

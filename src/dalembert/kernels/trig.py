@@ -61,7 +61,9 @@ def _reduced(x: Array, gpu: bool = False) -> tuple[Array, Array]:
     if not gpu:
         tail = ((near - nearer) - second) + ((nearer - y) - third)  # what the subtractions lost
         sine = y + (y * (square * _polynomial(_SINE, square, gpu)) + tail)
-        cosine = one + (((1 - one) - half) + (square * (square * _polynomial(_COSINE, square, gpu)) - y * tail))
+        cosine = one + (
+            ((1 - one) - half) + (square * (square * _polynomial(_COSINE, square, gpu)) - y * tail)
+        )
     s, c = lax.select(odd, cosine, sine), lax.select(odd, sine, cosine)
     return lax.select(upper, -s, s), lax.select(odd ^ upper, -c, c)
 

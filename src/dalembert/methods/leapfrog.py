@@ -30,7 +30,8 @@ class LeapFrog(Method):
         uh = u0 - (h/2) M^-1 grad V(q0),   q1 = q0 + h uh,   u+ = uh - (h/2) M^-1 grad V(q1),
         v1 = P(q1) u+,   u1 = 2 v1 - u+   (a reflection: it keeps the kinetic energy).
     Memory: u, which carries the multiplier from one step to the next: u = v + (h/2) M^-1 A^T lam; without
-    it the method is first order and damps. And M^-1 grad V(q), which the next step uses again. start="half-kick" takes the exact multiplier at the start,
+    it the method is first order and damps. And M^-1 grad V(q), which the next step uses again.
+    start="half-kick" takes the exact multiplier at the start,
     "momentum" (the papers' runs) zero, which excites the parasitic mode more.
     Erratum: the printed A(q_1/2) must be A(q0), and lam0 is the lam1 of the step before.
     """

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
-
 
 # Written in lax, not jax.numpy: these are traced hundreds of times, and each jax.numpy call takes ten times as
 # long to trace. Sums of products, because a dot call costs more at this size.
@@ -101,7 +101,9 @@ def _solve(a: Array, b: Array, masks: bool) -> Array:
     low, u, inverses = _factor(a)
     # The predicate depends on the matrix alone, so the solve stays linear (transposable) in b and is not
     # doubled when right sides are batched.
-    return lax.cond(_factors_hold(a, low, u), lambda: _substitute(low, u, inverses, b), lambda: _pivoted(a, b, masks))
+    return lax.cond(
+        _factors_hold(a, low, u), lambda: _substitute(low, u, inverses, b), lambda: _pivoted(a, b, masks)
+    )
 
 
 def _solve_spd(a: Array, b: Array) -> Array:
@@ -135,7 +137,7 @@ def _jvp(primals, tangents, *, positive: bool):
     if not isinstance(a_dot, ad.Zero):
         turned = matvec(a_dot, x) if x.ndim == 1 else matmul(a_dot, x)
         right = -turned if right is None else right - turned
-    return x, ad.Zero.from_primal_value(x) if right is None else _bind(a, right, positive)
+    return x, ad.Zero(jax.typeof(x)) if right is None else _bind(a, right, positive)
 
 
 def _transpose(cotangent, a, b, *, positive: bool):
@@ -154,7 +156,7 @@ def _batch(arguments, dims, *, positive: bool):
 
 
 solve_p.def_impl(functools.partial(jax.jit, static_argnames="positive")(unrolled_solve))
-solve_p.def_abstract_eval(lambda a, b, *, positive: jax.core.ShapedArray(b.shape, b.dtype))
+solve_p.def_abstract_eval(lambda a, b, *, positive: ShapedArray(b.shape, b.dtype))
 ad.primitive_jvps[solve_p] = _jvp
 ad.primitive_transposes[solve_p] = _transpose
 batching.primitive_batchers[solve_p] = _batch
@@ -263,6 +265,8 @@ def _(primals, tangents):
     r, one = a.shape[0], jnp.eye(a.shape[0], dtype=a.dtype)
     z = _newton_schulz(a)
     y = matmul(a, z)
-    sylvester = (one[:, None, :, None] * y.T[None, :, None, :] + y[:, None, :, None] * one[None, :, None, :]).reshape(r * r, r * r)
+    sylvester = (
+        one[:, None, :, None] * y.T[None, :, None, :] + y[:, None, :, None] * one[None, :, None, :]
+    ).reshape(r * r, r * r)
     root_change = solve(sylvester, change.reshape(-1)).reshape(r, r)
     return z, -matmul(matmul(z, root_change), z)

@@ -29,11 +29,11 @@ def newton(
 ) -> tuple[Array, NewtonInfo]:
     """The root of `function` near `guess`, and how the iteration ended.
 
-    `scale` is the natural size of the unknowns; corrections are measured against it. The iteration stops when the next correction is predicted below rounding, or when
-    corrections at rounding, or below `noise` (an absolute size, what the equations cannot resolve), no
-    longer shrink. With `slope`, which returns an approximate Jacobian, Broyden's
-    updates replace exact Jacobians: cheaper where derivatives of the function are long. Derivatives of the
-    root come from the implicit function theorem, never from the iteration.
+    `scale` is the natural size of the unknowns; corrections are measured against it. The iteration stops when
+    the next correction is predicted below rounding, or when corrections at rounding, or below `noise` (an
+    absolute size, what the equations cannot resolve), no longer shrink. With `slope`, which returns an
+    approximate Jacobian, Broyden's updates replace exact Jacobians: cheaper where derivatives of the function
+    are long. Derivatives of the root come from the implicit function theorem, never from the iteration.
     """
     if guess.shape[0] == 0:
         zero = jnp.zeros((), guess.dtype)
@@ -41,7 +41,6 @@ def newton(
     eps = jnp.finfo(guess.dtype).eps
     # Errors of Newton go like e (e/e_before)^2, those of Broyden at least like e (e/e_before).
     power = 2 if slope is None else 1
-
 
     def settled(error, before, count, scale, noise):
         predicted = error * (error / before) ** power
@@ -53,7 +52,9 @@ def newton(
 
         def unfinished(carry):
             _, _, error, before, count = carry
-            return ~settled(error, before, count, scale, noise) & jnp.isfinite(error) & (count < MAX_ITERATIONS)
+            return (
+                ~settled(error, before, count, scale, noise) & jnp.isfinite(error) & (count < MAX_ITERATIONS)
+            )
 
         def body(carry):
             x, memory, error, _, count = carry

@@ -81,7 +81,9 @@ class Native:
         saved, last = rows[:filled], rows[filled : filled + 1]
         if filled and self.done % save_every == 0 and not code:
             last = rows[filled - 1 : filled]
-        return Chunk(self.loop.rows(saved), self.loop.rows(last.copy()), self.done, int(code), float(residual))
+        return Chunk(
+            self.loop.rows(saved), self.loop.rows(last.copy()), self.done, int(code), float(residual)
+        )
 
 
 _known: dict[Any, Any] = {}
@@ -91,7 +93,13 @@ _lock = threading.Lock()
 def loop_of(system: System, method: Method) -> Loop:
     """The time loop of a method on a system, in scalar operations; made once for all values of parameters."""
     leaves, tree = jax.tree.flatten((system, method))
-    key = (tree, tuple((np.shape(x), str(np.asarray(x).dtype) if not hasattr(x, "dtype") else str(x.dtype)) for x in leaves))
+    key = (
+        tree,
+        tuple(
+            (np.shape(x), str(np.asarray(x).dtype) if not hasattr(x, "dtype") else str(x.dtype))
+            for x in leaves
+        ),
+    )
     with _lock:
         if key not in _known:
             try:
@@ -109,9 +117,9 @@ def _make(system: System, method: Method) -> Loop:
     system, method = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), (system, method))
     h, q = jax.ShapeDtypeStruct((), float), jax.ShapeDtypeStruct((system.dimension,), float)
     return Loop(
-        begin=lambda p, start: first_carry(*p[:2], *start, p[2]),
-        step=lambda p, carry: attempt(*p[:2], carry, p[2]),
-        output=lambda p, carry: output(*p[:2], carry, p[2]),
+        begin=lambda p, start: first_carry(p[0], p[1], start[0], start[1], p[2]),
+        step=lambda p, carry: attempt(p[0], p[1], carry, p[2]),
+        output=lambda p, carry: output(p[0], p[1], carry, p[2]),
         told=lambda carry: (carry.code, carry.residual),
         counted=lambda carry: (carry.step,),
         parameters=(system, method, h),

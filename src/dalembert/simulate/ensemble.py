@@ -8,15 +8,15 @@ from functools import lru_cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dalembert.kernels import LANES, Loop, Unsupported, many
 from dalembert.methods import Method
-from dalembert.model import TOLERANCE, System, annihilator, as_arrays, check_start, check_system
+from dalembert.model import System, as_arrays
 from dalembert.numerics import compiled, is_traced
 from dalembert.simulate.engine import loop_of, tell, wants_kernel
 from dalembert.simulate.loop import Rows, scan
+from dalembert.simulate.members import check_members, check_system_and_method, member_starts, varied_leaves
 from dalembert.simulate.progress import progress_bar
 from dalembert.simulate.run import check_numbers, saved_steps
 from dalembert.simulate.status import Status
@@ -44,25 +44,29 @@ def ensemble(
 
     A parameter of the system or the method, and h, may carry the batch axis too: an array whose first axis
     has length N holds one value a member, anything else is shared. Where a vector shared by all would do as
-    well (its length happens to be N), `vary` must name the parameters that differ. The result is a Trajectory whose arrays have
-    the batch axis first: q is (N, K, n), `code` and `steps` are (N,); `t` is (K,), or (N, K) where h varies. A member
-    that fails keeps its last good state in the rows that follow, and its own status; the others go on.
+    well (its length happens to be N), `vary` must name the parameters that differ.
+
+    The result is a Trajectory whose arrays have the batch axis first: q is (N, K, n), `code` and `steps` are
+    (N,); `t` is (K,), or (N, K) where h varies. A member that fails keeps its last good state in the rows that
+    follow, and its own status; the others go on.
 
     All cores work on blocks of members, or the GPU where JAX has one. `devices` is "cpu" or "gpu" to insist.
     Members agree with single runs to rounding: over long times a chaotic motion tells the difference.
     """
     check_numbers(1.0 if np.ndim(h) else h, steps, save_every, t0)
     check_system_and_method(system, method)
-    q0, v0, size = _starts(system, q0, v0, h)
+    q0, v0, size = member_starts(system, q0, v0, h)
     system, method = as_arrays(system), as_arrays(method)
     h = np.asarray(h, float)
     if not np.all(np.isfinite(h)) or not np.all(h > 0) or h.shape not in ((), (size,)):
         raise ValueError(f"h must be one positive number or one for each of {size} members, got {h!r}")
     if is_traced((system, method, q0, v0, h)):
-        raise ValueError("ensemble runs on numbers; inside jax.jit, jax.grad and jax.vmap use jax.vmap of simulate")
+        raise ValueError(
+            "ensemble runs on numbers; inside jax.jit, jax.grad and jax.vmap use jax.vmap of simulate"
+        )
     leaves, tree = jax.tree.flatten((system, method, h))
-    varied = _varied(system, method, h, size, vary)
-    _check_members(tree, leaves, varied, q0, v0)
+    varied = varied_leaves(system, method, h, size, vary)
+    check_members(tree, leaves, varied, q0, v0)
     platform = _platform(devices)
     made = {"system": system, "method": method, "h": h, "save_every": int(save_every)}
     index = saved_steps(int(steps), int(save_every))
@@ -75,7 +79,9 @@ def ensemble(
             one = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
             loop = loop_of(*one[:2])
             runner = _on_gpu if platform == "gpu" else _on_cores
-            rows, told = runner(loop, leaves, varied, q0, v0, int(steps), int(save_every), len(index), advance)
+            rows, told = runner(
+                loop, leaves, varied, q0, v0, int(steps), int(save_every), len(index), advance
+            )
             rows = [_field(loop, rows, k) for k in range(len(loop.row_shapes))]
             rows = jax.tree.unflatten(loop.row_tree, rows)
         except Unsupported as error:
@@ -87,120 +93,17 @@ def ensemble(
     solution = Trajectory(t=t, **rows._asdict(), **end, **made, varied=tuple(varied[:-1]))
     if np.any(solution.code == Status.INTERRUPTED.code):
         missing = int(np.sum(solution.code == Status.INTERRUPTED.code))
-        warnings.warn(f"interrupted: {missing} of {size} members were not run; their rows are NaN", stacklevel=2)
+        warnings.warn(
+            f"interrupted: {missing} of {size} members were not run; their rows are NaN", stacklevel=2
+        )
     return solution
-
-
-def check_system_and_method(system: Any, method: Any) -> None:
-    """Refuses what is not a method; the system's own shapes are checked on one member."""
-    if not isinstance(method, Method):
-        raise ValueError(f"expected a method such as FrameGradient(), got {method!r}")
-    if not isinstance(system, System):
-        check_system(system)
-
-
-def _starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray, np.ndarray, int]:
-    n, arrays = system.dimension, {}
-    for name, x in (("q0", q0), ("v0", v0)):
-        x = np.asarray(x)
-        if x.dtype.kind not in "fiu":
-            raise ValueError(f"{name} must hold real numbers, got {x.dtype}")
-        if x.ndim not in (1, 2) or x.shape[-1] != n:
-            raise ValueError(f"{name} must have shape (N, {n}), or ({n},) where all members share it; got {x.shape}")
-        arrays[name] = x.astype(float)
-    sizes = {x.shape[0] for x in arrays.values() if x.ndim == 2} | ({np.shape(h)[0]} if np.ndim(h) == 1 else set())
-    parameters = [np.shape(x)[0] for x in jax.tree.leaves(system) if np.ndim(x)]
-    if not sizes and len(set(parameters)) == 1:
-        sizes = set(parameters)
-    if len(sizes) != 1:
-        raise ValueError(
-            f"an ensemble needs one batch size: q0 or v0 of shape (N, {n}), or h of shape (N,); got q0 "
-            f"{arrays['q0'].shape}, v0 {arrays['v0'].shape}, h {np.shape(h)}"
-        )
-    size = sizes.pop()
-    if size == 0:
-        raise ValueError("an ensemble needs at least one member")
-    return *(np.broadcast_to(x, (size, n)) for x in arrays.values()), size
-
-
-def _check_members(tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v0: np.ndarray) -> None:
-    """Every member's numbers; then the first member as a single run is; then every start velocity."""
-    own = [("a parameter", x) for x, v in zip(leaves, varied, strict=True) if v]
-    for name, x in (("q0", q0), ("v0", v0), *own):
-        bad = np.flatnonzero(~np.all(np.isfinite(np.reshape(x, (len(x), -1))), axis=1))
-        if bad.size:
-            raise ValueError(f"{name} is NaN or infinite for {_members(bad)}")
-    system, method, _ = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
-    check_system(system)
-    axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])[0]
-    bad = []
-    for a in range(0, len(q0), 65536):
-        part = slice(a, a + 65536)
-        systems = jax.tree.unflatten(
-            tree, [x[part] if v else x for x, v in zip(leaves, varied, strict=True)]
-        )[0]
-        bad.append(a + np.flatnonzero(np.asarray(_violates(axes, len(q0[part]))(systems, q0[part], v0[part]))))
-    bad = np.concatenate(bad)
-    if bad.size:
-        raise ValueError(
-            f"{type(system).__name__}: the start velocity violates the constraint A(q0) v0 = 0 for {_members(bad)}; "
-            "start each member in its own D"
-        )
-    method.check(system, check_start(system, q0[0], v0[0]))
-
-
-@lru_cache(maxsize=64)
-def _violating(axes_leaves: tuple, axes_tree: Any) -> Callable:
-    def one(system, q, v):
-        a = annihilator(system, q)
-        return jnp.any(jnp.abs(a @ v) > TOLERANCE * (jnp.abs(a) @ jnp.abs(v) + np.finfo(float).tiny))
-
-    axes = jax.tree.unflatten(axes_tree, axes_leaves)
-    return compiled(lambda systems, q, v: jax.vmap(one, (axes, 0, 0))(systems, q, v))
-
-
-def _violates(axes: Any, size: int) -> Callable:
-    leaves, tree = jax.tree.flatten(axes, is_leaf=lambda x: x is None)
-    return _violating(tuple(leaves), tree)
-
-
-def _varied(system: System, method: Method, h: Any, size: int, vary: Sequence[str] | None) -> list[bool]:
-    """Which leaves of (system, method, h) hold one value a member."""
-    paths = [(jax.tree_util.keystr(path).lstrip("."), x) for part in (system, method)
-             for path, x in jax.tree_util.tree_leaves_with_path(part)]  # fmt: skip
-    fits = [np.ndim(x) > 0 and np.shape(x)[0] == size for _, x in paths]
-    if vary is not None:
-        unknown = set(vary) - {name for (name, _), fit in zip(paths, fits, strict=True) if fit}
-        if unknown:
-            raise ValueError(f"vary names {sorted(unknown)}, which are no parameters with {size} values")
-        return [*(name in vary for name, _ in paths), np.ndim(h) == 1]
-    mine = len(jax.tree.leaves(system))
-    names = [name for (name, x), fit in zip(paths[:mine], fits[:mine], strict=True) if fit and np.ndim(x) == 1]
-    if names and _would_do(system):
-        raise ValueError(
-            f"{', '.join(names)}: {size} values, as many as members, but the system's functions take them as they are "
-            "too. Say with vary=(...) which parameters hold one value a member"
-        )
-    return [*fits, np.ndim(h) == 1]
-
-
-def _would_do(system: System) -> bool:
-    """Whether the system's functions are well defined with all parameters shared."""
-    try:
-        check_system(system)
-    except (ValueError, TypeError):
-        return False
-    return True
-
-
-def _members(bad: np.ndarray) -> str:
-    few = ", ".join(map(str, bad[:5]))
-    return f"{bad.size} member{'s' if bad.size > 1 else ''} ({few}{', ...' if bad.size > 5 else ''})"
 
 
 def _platform(devices: str | None) -> str:
     if devices not in (None, "cpu", "gpu"):
-        raise ValueError(f'devices must be "cpu", "gpu" or None (the GPU where there is one), got {devices!r}')
+        raise ValueError(
+            f'devices must be "cpu", "gpu" or None (the GPU where there is one), got {devices!r}'
+        )
     there = jax.default_backend() in ("gpu", "cuda")
     if devices == "gpu" and not there:
         raise ValueError(f'devices="gpu", but JAX runs on {jax.default_backend()} here; install jax[cuda12]')

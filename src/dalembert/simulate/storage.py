@@ -153,7 +153,7 @@ def load(path: Any, system: System | None = None) -> Trajectory:
         )
     if "member" in data.dims:
         end = {name: data[name].values for name in ("code", "steps", "residual")}
-        end |= {"h": data["step"].values, "varied": tuple(json.loads(told["varied"]) or ()) or None}
+        end["h"] = data["step"].values
     else:
         end = {
             "code": np.asarray(Status[told["status"]].code),
@@ -161,11 +161,13 @@ def load(path: Any, system: System | None = None) -> Trajectory:
             "residual": np.asarray(float(told["residual"])),
             "h": np.asarray(float(told["step"])),
         }
+    varied = tuple(json.loads(told["varied"])) if told.get("varied", "null") != "null" else None
     return Trajectory(
         t=data.t.values if "t" in data else data.time.values,
         **{name: data[name].values for name in ARRAYS},
         lam=data.multipliers.values,
         **end,
+        varied=varied,
         system=system,
         method=method,
         save_every=int(told["save_every"]),

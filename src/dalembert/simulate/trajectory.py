@@ -1,7 +1,7 @@
 """The result of a run."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -29,7 +29,7 @@ def _multiplier(system: System, q, v):
     return acceleration(system, q, v)[1]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _over_rows(function: Callable) -> Callable:
     """The function at every row of one trajectory."""
     return compiled(lambda system, q, v: jax.vmap(lambda q, v: function(system, q, v))(q, v))
@@ -47,9 +47,10 @@ class Trajectory(eqx.Module):
     """Times, states and multipliers of a run, and what they say about energy and constraints.
 
     Row 0 is the start. `v` satisfies the constraint; `v_full` is the method's own velocity, which differs
-    for methods that live on all of TQ. Of an ensemble every array has the members first, as in q (N, K, n). Multipliers follow d/dt dL/dv - dL/dq = A(q)^T lam. Those of DLA, DLA01
-    and DiscreteGradient are the means over the step that ends at the row; of a system given by a frame alone
-    they refer to one-forms computed from it, which may change from row to row.
+    for methods that live on all of TQ. Of an ensemble every array has the members first, as in q (N, K, n).
+    Multipliers follow d/dt dL/dv - dL/dq = A(q)^T lam. Those of DLA, DLA01 and DiscreteGradient are the means
+    over the step that ends at the row; of a system given by a frame alone they refer to one-forms computed from
+    it, which may change from row to row.
     """
 
     t: Any
@@ -124,7 +125,9 @@ class Trajectory(eqx.Module):
 
     def energy(self, full: bool = False) -> Any:
         """(K,) total energy of v, or with `full=True` of the method's own velocity."""
-        return self._measured("energy_full" if full else "energy", total_energy, self.v_full if full else self.v)
+        return self._measured(
+            "energy_full" if full else "energy", total_energy, self.v_full if full else self.v
+        )
 
     def constraint_residual(self) -> Any:
         """(K,) the largest entry of A(q) v."""
@@ -188,6 +191,10 @@ class Trajectory(eqx.Module):
         by = self.method.spelling if self.method is not None else "a stored method"
         if np.ndim(self.q) == 3:
             n, k = np.shape(self.q)[:2]
-            told = "" if is_traced(self.code) else f", {int(np.sum(np.asarray(self.code) == 0))} of them to the end"
+            told = (
+                ""
+                if is_traced(self.code)
+                else f", {int(np.sum(np.asarray(self.code) == 0))} of them to the end"
+            )
             return f"<Trajectory of {n} x {name} by {by}: {k} rows each{told}>"
         return f"<Trajectory of {name} by {by}: {len(self.t)} rows, h = {self.h}, {self.status}>"
