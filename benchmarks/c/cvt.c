@@ -67,7 +67,7 @@ long cvt_dla01(double *state, const double *params, double h, long steps, long s
         double resolved = resolution(largest(x1, x2, xi), h);
         double size = larger(largest(v1, v2, v3), largest(k1, k2, k3));
         double unit = 1 / (size + resolved + DBL_MIN), noise = 64 * resolved * unit;
-        double w1 = v1, w2 = v2, w3 = v3, error = DBL_MAX;
+        double w1 = f1, w2 = f2, w3 = f3, error = DBL_MAX;
         int count = 0, done = 0;
         while (!done && count < MAX_ITERATIONS) {
             double xi1 = yi + hh * w3, s = sin(xi1), c = cos(xi1);
@@ -103,7 +103,7 @@ long cvt_dla_half(double *state, const double *params, double h, long steps, lon
         double resolved = resolution(largest(x1, x2, xi), h);
         double size = larger(largest(v1, v2, v3), largest(k1, k2, k3));
         double unit = 1 / (size + resolved + DBL_MIN), noise = 64 * resolved * unit;
-        double w1 = v1, w2 = v2, w3 = v3, error = DBL_MAX;
+        double w1 = v1 - 2 * k1, w2 = v2 - 2 * k2, w3 = v3 - 2 * k3, error = DBL_MAX;
         int count = 0, done = 0;
         while (!done && count < MAX_ITERATIONS) {
             double xi1 = mi + hh * w3, s = sin(xi1), c = cos(xi1);

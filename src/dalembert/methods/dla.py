@@ -43,7 +43,8 @@ class DLA(_LagrangeDAlembert):
         (q0, v0), a = state, self.alpha
         mass = system.metric(q0)
         qm = q0 + (1 - a) * h * v0
-        kick = v0 - a * h * solve_spd(mass, potential_gradient(system, q0))
+        pull = solve_spd(mass, potential_gradient(system, q0))
+        kick = v0 - a * h * pull
 
         def unconstrained(q1):
             return kick - (1 - a) * h * solve_spd(mass, potential_gradient(system, q1))
@@ -52,7 +53,7 @@ class DLA(_LagrangeDAlembert):
             q1 = qm + a * h * v1
             return v1 - oblique_projection(system, q1, qm, unconstrained(q1))
 
-        v1, report = solve_velocity(equations, v0, state, h, kick - v0)
+        v1, report = solve_velocity(equations, v0 - h * pull, state, h, kick - v0)
         q1 = qm + a * h * v1
         lam = multipliers(system, qm, (v1 - unconstrained(q1)) / h)
         return State(q1, v1), lam, report
@@ -90,7 +91,7 @@ class DLA01(_LagrangeDAlembert):
         def equations(v1):
             return v1 - oblique_projection(system, qm + 0.5 * h * v1, qm, free)
 
-        v1, report = solve_velocity(equations, v0, state, h, free - v0)
+        v1, report = solve_velocity(equations, free, state, h, free - v0)
         lam = multipliers(system, qm, (v1 - free) / h)
         return State(qm + 0.5 * h * v1, v1), lam, report
 

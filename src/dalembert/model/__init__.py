@@ -1,13 +1,6 @@
 """What a mechanical system is: coordinates, a Lagrangian, constraints; and the geometry these define."""
 
-from dalembert.model.checks import (
-    TOLERANCE,
-    Survey,
-    check_start,
-    check_system,
-    is_constant_metric,
-    is_mechanical,
-)
+from dalembert.model.checks import check_start, check_system
 from dalembert.model.geometry import (
     acceleration,
     annihilator,
@@ -18,6 +11,7 @@ from dalembert.model.geometry import (
     project,
     total_energy,
 )
+from dalembert.model.survey import TOLERANCE, Survey, is_constant_metric, is_mechanical
 from dalembert.model.system import System, as_arrays, system
 
 __all__ = [

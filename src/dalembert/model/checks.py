@@ -4,22 +4,16 @@ Each raises ValueError saying what was expected, what came, and what to do.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from dalembert.model.geometry import annihilator
+from dalembert.model.survey import TOLERANCE, Survey
+from dalembert.model.survey import survey as survey_of
 from dalembert.model.system import System, as_arrays
-from dalembert.numerics import compiled, is_traced
-
-FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "forces")
-
-# Relative size of rounding allowed in identities that should hold exactly (A B = 0, A v = 0, symmetry):
-# user formulas lose a few digits, states typed with ten digits should pass, real mistakes are far above.
-TOLERANCE = 1e-9 if jax.config.jax_enable_x64 else 1e-4  # pyright: ignore[reportAttributeAccessIssue]
+from dalembert.numerics import is_traced
 
 
 def check_system(system: System) -> None:
@@ -53,7 +47,14 @@ def check_system(system: System) -> None:
     for leaf in jax.tree.leaves(as_arrays(system)):
         if not is_traced(leaf) and not np.all(np.isfinite(leaf)):
             raise ValueError(f"{name}: a parameter is NaN or infinite in {system}; give finite numbers")
-    _check_shapes(system)
+    leaves, tree = jax.tree.flatten(as_arrays(system))
+    key = (tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
+    if key not in _known:  # shapes depend on nothing else
+        _check_shapes(system)
+        _known.add(key)
+
+
+_known: set[Any] = set()
 
 
 def _shape(system: System, name: str, function: Callable, *arguments: Any) -> tuple[int, ...]:
@@ -118,58 +119,6 @@ def _at(q: np.ndarray, system: System) -> str:
     return ", ".join(f"{name}={value:.6g}" for name, value in zip(system.coordinates, q, strict=True))
 
 
-class Survey(NamedTuple):
-    """The values of a system's functions at the start and around it, evaluated in one compiled call."""
-
-    mass: Any
-    potential: Any
-    forces: Any
-    annihilator: Any
-    given: dict[str, Any]
-    turned: dict[str, dict[str, Any]]
-    """What the given functions return after a full turn of each angle."""
-    slope: Any
-    """grad V at the start."""
-    masses_around: Any
-    products_around: Any
-    """A B where both are given."""
-    lagrangian_samples: Any
-    """Kinetic energy, potential and Lagrangian at random states."""
-
-
-@compiled
-def _survey(system: System, q: Array, v: Array, around: Array, velocities: Array) -> Survey:
-    def given(q):
-        arguments = {"lagrangian": (q, v), "forces": (q, v)}
-        return {f: getattr(system, f)(*arguments.get(f, (q,))) for f in FUNCTIONS if system.gives(f)}
-
-    def product(q):
-        if not (system.gives("constraints") and system.gives("frame")):
-            return jnp.zeros(())
-        a, b = system.constraints(q), system.frame(q)
-        return jnp.max(jnp.abs(a @ b)) / (jnp.max(jnp.abs(a)) * jnp.max(jnp.abs(b)))
-
-    def sample(q, x):
-        return jnp.stack(
-            [0.5 * jnp.sum(x * (system.metric(q) @ x)), system.potential(q), system.lagrangian(q, x)]
-        )
-
-    one = jnp.eye(system.dimension)
-    turned = {c: given(q + 2 * jnp.pi * one[system.coordinates.index(c)]) for c in system.angles}
-    return Survey(
-        system.metric(q),
-        system.potential(q),
-        system.forces(q, v),
-        annihilator(system, q),
-        given(q),
-        turned,
-        jax.grad(system.potential)(q),
-        jax.vmap(system.metric)(around),
-        jax.vmap(product)(around),
-        jax.vmap(sample)(around[: len(velocities)], velocities),
-    )
-
-
 def check_start(system: System, q0: Any, v0: Any) -> Survey:
     """Refuses a start state that does not fit the system, or at which the system is not well defined."""
     n = system.dimension
@@ -192,7 +141,7 @@ def check_start(system: System, q0: Any, v0: Any) -> Survey:
     reach = np.repeat([1.0, 10.0], 6)[:, None]
     around = q + reach * random.uniform(-1, 1, (12, n))
     velocities = (1 + np.max(np.abs(v))) * random.uniform(-1, 1, (6, n))
-    survey = _survey(as_arrays(system), q, v, around, velocities)
+    survey = survey_of(as_arrays(system), q, v, around, velocities)
     survey = jax.tree.map(np.asarray, survey)
     _check_lagrangian(system, q, survey)
     _check_constraints(system, q, v, survey)
@@ -282,17 +231,3 @@ def _check_angles(system: System, survey: Survey) -> None:
                     f"{type(system).__name__}: {name} is declared an angle, but {function} changes when it "
                     "grows by 2 pi; remove it from `angles`"
                 )
-
-
-def is_constant_metric(survey: Survey) -> bool:
-    """Whether the mass matrix is the same at the start and around it."""
-    around = survey.masses_around[np.all(np.isfinite(survey.masses_around), axis=(1, 2))]
-    return bool(np.all(np.abs(around - survey.mass) <= TOLERANCE * np.max(np.abs(survey.mass))))
-
-
-def is_mechanical(survey: Survey) -> bool:
-    """Whether the Lagrangian is kinetic energy, quadratic in v, minus a potential."""
-    samples = survey.lagrangian_samples
-    kinetic, potential, value = samples[np.all(np.isfinite(samples), axis=1)].T
-    bound = TOLERANCE * (np.abs(kinetic) + np.abs(potential) + np.abs(value))
-    return bool(np.all(np.abs(value - (kinetic - potential)) <= bound))

@@ -1,0 +1,85 @@
+"""What a system's functions return at the start and around it."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dalembert.model.geometry import annihilator
+from dalembert.model.system import System
+from dalembert.numerics import compiled
+
+FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "forces")
+
+# Relative size of rounding allowed in identities that should hold exactly (A B = 0, A v = 0, symmetry):
+# user formulas lose a few digits, states typed with ten digits should pass, real mistakes are far above.
+TOLERANCE = 1e-9 if jax.config.jax_enable_x64 else 1e-4  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class Survey(NamedTuple):
+    """The values of a system's functions at the start and around it, evaluated in one compiled call."""
+
+    mass: Any
+    potential: Any
+    forces: Any
+    annihilator: Any
+    given: dict[str, Any]
+    turned: dict[str, dict[str, Any]]
+    """What the given functions return after a full turn of each angle."""
+    slope: Any
+    """grad V at the start."""
+    masses_around: Any
+    products_around: Any
+    """A B where both are given."""
+    lagrangian_samples: Any
+    """Kinetic energy, potential and Lagrangian at random states."""
+
+
+@compiled
+def survey(system: System, q: Array, v: Array, around: Array, velocities: Array) -> Survey:
+    """The values at (q, v), at the configurations `around` and at random velocities."""
+    def given(q):
+        arguments = {"lagrangian": (q, v), "forces": (q, v)}
+        return {f: getattr(system, f)(*arguments.get(f, (q,))) for f in FUNCTIONS if system.gives(f)}
+
+    def product(q):
+        if not (system.gives("constraints") and system.gives("frame")):
+            return jnp.zeros(())
+        a, b = system.constraints(q), system.frame(q)
+        return jnp.max(jnp.abs(a @ b)) / (jnp.max(jnp.abs(a)) * jnp.max(jnp.abs(b)))
+
+    def sample(q, x):
+        return jnp.stack(
+            [0.5 * jnp.sum(x * (system.metric(q) @ x)), system.potential(q), system.lagrangian(q, x)]
+        )
+
+    one = jnp.eye(system.dimension)
+    turned = {c: given(q + 2 * jnp.pi * one[system.coordinates.index(c)]) for c in system.angles}
+    return Survey(
+        system.metric(q),
+        system.potential(q),
+        system.forces(q, v),
+        annihilator(system, q),
+        given(q),
+        turned,
+        jax.grad(system.potential)(q),
+        jax.vmap(system.metric)(around),
+        jax.vmap(product)(around),
+        jax.vmap(sample)(around[: len(velocities)], velocities),
+    )
+
+
+def is_constant_metric(found: Survey) -> bool:
+    """Whether the mass matrix is the same at the start and around it."""
+    around = found.masses_around[np.all(np.isfinite(found.masses_around), axis=(1, 2))]
+    return bool(np.all(np.abs(around - found.mass) <= TOLERANCE * np.max(np.abs(found.mass))))
+
+
+def is_mechanical(found: Survey) -> bool:
+    """Whether the Lagrangian is kinetic energy, quadratic in v, minus a potential."""
+    samples = found.lagrangian_samples
+    kinetic, potential, value = samples[np.all(np.isfinite(samples), axis=1)].T
+    bound = TOLERANCE * (np.abs(kinetic) + np.abs(potential) + np.abs(value))
+    return bool(np.all(np.abs(value - (kinetic - potential)) <= bound))
