@@ -67,18 +67,16 @@ long cvt_dla01(double *state, const double *params, double h, long steps, long s
         double resolved = resolution(largest(x1, x2, xi), h);
         double size = larger(largest(v1, v2, v3), largest(k1, k2, k3));
         double unit = 1 / (size + resolved + DBL_MIN), noise = 64 * resolved * unit;
-        double w1 = f1, w2 = f2, w3 = f3, error = DBL_MAX;
+        /* The unknown is mu = h lambda: v1 = f + (1, sm, 0) mu, so xi1 does not depend on it. */
+        double s = sin(yi + hh * f3), inverse = 1 / (1 + s * sm), mu = 0, error = DBL_MAX;
         int count = 0, done = 0;
         while (!done && count < MAX_ITERATIONS) {
-            double xi1 = yi + hh * w3, s = sin(xi1), c = cos(xi1);
-            double inverse = 1 / (1 + s * sm), lam = (f1 + s * f2) * inverse;
-            /* Third row: linear. First two: the identity, and a third column (1, sm) dlam/dw3. */
-            double d3 = f3 - w3, turn = (f2 - lam * sm) * inverse * c * hh * d3;
-            double d1 = f1 - w1 - (lam + turn), d2 = f2 - w2 - sm * (lam + turn), before = error;
-            w1 += d1, w2 += d2, w3 += d3;
-            error = unit * largest(d1, d2, d3);
+            double d = -((f1 + mu) + s * (f2 + sm * mu)) * inverse, before = error;
+            mu += d;
+            error = fabs(d) * unit;
             done = settled(error, before, noise, ++count);
         }
+        double w1 = f1 + mu, w2 = f2 + sm * mu, w3 = f3;
         y1 += hh * w1, y2 += hh * w2, yi += hh * w3;
         if (!(done && finite_state(y1, y2, yi, w1, w2, w3))) break;
         x1 = y1, x2 = y2, xi = yi, v1 = w1, v2 = w2, v3 = w3;

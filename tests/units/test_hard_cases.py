@@ -98,10 +98,10 @@ def test_batched_trajectories():
         coordinates=("x", "y", "z"), metric=lambda q: jnp.eye(3), potential=lambda q: jnp.sum(q**2)
     )
     sol = jax.vmap(lambda q: da.simulate(system, da.LeapFrog(), q, [1.0, 0, 0], h=0.1, steps=2))(start)
-    with pytest.raises(ValueError, match="is batched"):
-        sol.energy()
-    energies = jax.vmap(lambda one: one.energy())(sol)
+    energies = sol.energy()
     assert energies.shape == (2, 3)
+    np.testing.assert_array_equal(energies, jax.vmap(lambda one: one.energy())(sol))
+    assert sol.member(1).q.shape == (3, 3)
     np.testing.assert_allclose(energies[:, 0], [1.5, 4.5])
 
 

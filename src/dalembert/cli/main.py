@@ -37,7 +37,7 @@ def list_all() -> None:
     for name, (_, options, line) in METHODS.items():
         methods.add_row(name, options, line)
     console.print(methods)
-    console.print("frame@4, dla01@6, dd:average@8: symmetric compositions of order 4, 6 and 8.")
+    console.print("frame@4, dla01@6, dd:average@8: symmetric compositions of order 4, 6, 8 and 10.")
 
 
 @app.command

@@ -117,14 +117,15 @@ def solve_velocity(
     h: Array,
     kick: Array,
     slope: Callable[[], Array] | None = None,
+    size: Array | float = 1.0,
 ) -> tuple[Array, Report]:
     """Newton's method for a velocity near `guess`, started at `state` under the velocity change `kick`.
 
-    Its natural size is that of v and of the kick. Positions are known to eps |q|, so velocities below
+    Its natural size is that of v and of the kick; for another unknown, `size` is the velocity one unit of it makes. Positions are known to eps |q|, so velocities below
     eps |q|/h are not resolved: near rest the iteration may end there.
     """
     resolved = jnp.finfo(guess.dtype).eps * jnp.max(jnp.abs(state.q)) / jnp.abs(h)
-    size = jnp.maximum(jnp.max(jnp.abs(state.v)), jnp.max(jnp.abs(kick)))
-    scale = size + resolved + jnp.finfo(guess.dtype).tiny
-    x, info = newton(equations, guess, scale, slope, noise=64 * resolved)
+    natural = jnp.maximum(jnp.max(jnp.abs(state.v)), jnp.max(jnp.abs(kick)))
+    scale = natural + resolved + jnp.finfo(guess.dtype).tiny
+    x, info = newton(equations, guess, scale / size, slope, noise=64 * resolved / size)
     return x, Report(*info)

@@ -16,25 +16,48 @@ _SUZUKI = 1 / (4 - 4 ** (1 / 3))
 FRACTIONS: dict[int, tuple[float, ...]] = {
     # Suzuki, five stages [suzuki1990].
     4: (_SUZUKI, _SUZUKI, 1 - 4 * _SUZUKI),
-    # Kahan and Li, nine stages [kahan1997].
+    # Sofroniou and Spaletta, eleven stages [sofroniou2005].
     6: (
-        0.39216144400731413928,
-        0.33259913678935943860,
-        -0.70624617255763935981,
-        0.08221359629355080023,
-        0.79854399093482996340,
+        0.213755839458782545555,
+        0.183293814074257139113,
+        0.176928194730989437948,
+        -0.44329082681170215849,
+        0.117285604328659353854,
+        0.504054748438027364048,
     ),
-    # Kahan and Li, seventeen stages [kahan1997].
+    # Seventeen stages, computed for this library: a local minimum of the sum of absolute values among solutions of
+    # the order conditions [hairer2006], the one of about ninety that errs least on the CVT.
     8: (
-        0.13020248308889008088,
-        0.56116298177510838456,
-        -0.38947496264484728641,
-        0.15884190655515560090,
-        -0.39590389413323757734,
-        0.18453964097831570709,
-        0.25837438768632204729,
-        0.29501172360931029887,
-        -0.60550853383003451170,
+        0.317162874135288441790,
+        -0.35708879949714088742,
+        0.224086677539492280747,
+        0.146791089904205204816,
+        0.565369540265633490673,
+        -0.42774877403540061823,
+        0.163967145076374396524,
+        0.171762648790683907092,
+        -0.60860480435827243196,
+    ),
+    # Sofroniou and Spaletta, thirty-five stages [sofroniou2005].
+    10: (
+        0.078795722521686419263,
+        0.313096103415108527764,
+        0.027918383235078066109,
+        -0.22959284159390709415,
+        0.130962061077164863174,
+        -0.26973340565451071434,
+        0.074973343155891435666,
+        0.111993423999810204889,
+        0.366133449546226751193,
+        -0.39910563013603589787,
+        0.103087398527471077315,
+        0.411430873955890237820,
+        -0.00486636058313526176,
+        -0.39203335370863990644,
+        0.051942502962449647037,
+        0.050665090759924496335,
+        0.049674370639729879054,
+        0.049317735759594537917,
     ),
 }
 
@@ -46,9 +69,9 @@ def fractions(order: int) -> np.ndarray:
 
 
 class Composition(Method):
-    """A symmetric method applied with step fractions that cancel its leading errors: order 4, 6 or 8.
+    """A symmetric method applied with step fractions that cancel its leading errors: order 4, 6, 8 or 10.
 
-    Equations: [suzuki1990] for order 4, [kahan1997] for 6 and 8. What every step of the method keeps, the
+    Equations: [suzuki1990] for order 4, [sofroniou2005] for 6 and 10, our own for 8. What every step of the method keeps, the
     composition keeps. Methods that must not be composed are refused with the reason; `force=True` overrides
     this for a study.
     Memory: that of the method.

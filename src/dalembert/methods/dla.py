@@ -3,12 +3,13 @@
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.model import System, acceleration, multipliers, oblique_projection, potential_gradient
-from dalembert.numerics import is_traced, solve_spd
+from dalembert.numerics import is_traced, matvec, solve_spd
 
 
 class _LagrangeDAlembert(Method):
@@ -86,7 +87,21 @@ class DLA01(_LagrangeDAlembert):
     def step(self, system: System, state: State, memory: Any, h: Array):
         q0, v0 = state
         qm = q0 + 0.5 * h * v0
-        free = v0 - h * solve_spd(system.metric(qm), potential_gradient(system, qm))
+        mass = system.metric(qm)
+        free = v0 - h * solve_spd(mass, potential_gradient(system, qm))
+        if system.gives("constraints") and not system.gives("frame"):
+            # As many unknowns as one-forms: v1 = free + Z x with Z = M^-1 A^T, x = h lam.
+            z = solve_spd(mass, system.constraints(qm).T)
+
+            def violation(x):
+                v1 = free + matvec(z, x)
+                return matvec(system.constraints(qm + 0.5 * h * v1), v1)
+
+            size = jnp.max(jnp.abs(z), initial=jnp.finfo(z.dtype).tiny)
+            guess = jnp.zeros(z.shape[1], z.dtype)
+            x, report = solve_velocity(violation, guess, state, h, free - v0, size=size)
+            v1 = free + matvec(z, x)
+            return State(qm + 0.5 * h * v1, v1), x / h, report
 
         def equations(v1):
             return v1 - oblique_projection(system, qm + 0.5 * h * v1, qm, free)

@@ -142,7 +142,7 @@ class Trajectory(eqx.Module):
             raise ValueError(f"there is no member {i}: the ensemble has {size}")
         parts = {name: getattr(self, name)[i] for name in ("q", "v", "v_full", "code", "steps", "residual")}
         leaves, tree = jax.tree.flatten((self.system, self.method))
-        varied = self.varied or (False,) * len(leaves)
+        varied = (True,) * len(leaves) if self.varied is None else self.varied
         own = jax.tree.unflatten(tree, [x[i] if v else x for x, v in zip(leaves, varied, strict=True)])
         h = self.h[i] if np.ndim(self.h) else self.h
         lam = None if self.lam is None else self.lam[i]
@@ -163,7 +163,7 @@ class Trajectory(eqx.Module):
         if np.ndim(self.q) == 2:
             return self._plain(_over_rows(function)(self.system, self.q, v))
         leaves, tree = jax.tree.flatten(self.system)
-        varied = (self.varied or (False,) * len(leaves))[: len(leaves)]
+        varied = ((True,) * len(leaves) if self.varied is None else self.varied)[: len(leaves)]  # None: by jax.vmap
         return self._plain(_over_members(function, varied, tree)(self.system, self.q, v))
 
     def _plain(self, x: Any) -> Any:
