@@ -10,7 +10,7 @@ from jax import Array
 from dalembert.discrete import GRADIENTS
 from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.methods.discrete_gradient import check_gradient
-from dalembert.model import System, frame_at, potential_gradient, project
+from dalembert.model import System, frame_at, is_written_constant, potential_gradient, project
 from dalembert.numerics import inverse_square_root, matmul, matvec
 
 
@@ -76,12 +76,15 @@ class FrameGradient(Method):
         v0 = matvec(b0, memory.w)
         momentum0 = matvec(system.metric(q0), v0)
         derivative = GRADIENTS[self.gradient]
+        constant = is_written_constant(system, q0)
 
         def middle(u):
             """The frame at the midpoint, the metric there, and w0 in that frame."""
             qb = q0 + 0.5 * h * u
             b = _transport(system, qb, b0)
-            # The frame at q0 differs from b0 by O(h^2) or, for a constant metric, not at all. Written as a
+            if constant:  # then the way to qb and back ends where it began
+                return qb, b, system.metric(qb), memory.w
+            # The frame at q0 differs from b0 by O(h^2). Written as a
             # change, the rounding in the frames, which has a bias, does not add up from step to step.
             w0 = memory.w + matvec((_transport(system, q0, b) - b0).T, momentum0)
             return qb, b, system.metric(qb), w0
@@ -92,9 +95,10 @@ class FrameGradient(Method):
             covector = -derivative(system.potential, q0, q0 + h * u, mass)
             if system.gives("forces"):
                 covector = covector + system.forces(qb, matvec(b, wb))
-            return u - matvec(
-                b, w0 + 0.5 * h * (_turning(system, qb, b, matvec(b, wb)) + matvec(b.T, covector))
-            )
+            change = matvec(b.T, covector)
+            if not constant:
+                change = change + _turning(system, qb, b, matvec(b, wb))
+            return u - matvec(b, w0 + 0.5 * h * change)
 
         def slope():
             """The stiff part of the Jacobian: 1 + (h^2/4) B B^T V''."""

@@ -8,6 +8,7 @@ stays regular where one-forms may lose rank.
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.extend.core import Literal
 
 from dalembert.model.system import System
 from dalembert.numerics import matmul, matvec, null_space, solve, solve_spd
@@ -38,6 +39,16 @@ def total_energy(system: System, q: Array, v: Array) -> Array:
         value, derivative = jax.value_and_grad(system.lagrangian, argnums=1)(q, v)
         return jnp.sum(v * derivative) - value
     return 0.5 * jnp.sum(v * matvec(system.metric(q), v)) + system.potential(q)
+
+
+def is_written_constant(system: System, q: Array) -> bool:
+    """Whether the mass matrix is written without q, so that it is constant whatever the parameters are."""
+    jaxpr = jax.make_jaxpr(system.metric)(jax.ShapeDtypeStruct(q.shape, q.dtype)).jaxpr
+    reached = set(jaxpr.invars)
+    for equation in jaxpr.eqns:
+        if any(not isinstance(x, Literal) and x in reached for x in equation.invars):
+            reached.update(equation.outvars)
+    return not any(not isinstance(x, Literal) and x in reached for x in jaxpr.outvars)
 
 
 def oblique_projection(system: System, onto: Array, along: Array, x: Array) -> Array:
