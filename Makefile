@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint clean
+.PHONY: help demo test lint benchmarks clean
 
 help:
 	@echo "make demo   run the knife edge and the rotating CVT by all methods; table and figure in demo/"
 	@echo "make test   style, types, layers, and all tests"
+	@echo "make benchmarks   measure against C and other solvers (ten minutes, on an idle machine); docs/benchmarks.md"
 	@echo "make clean  remove what the above made"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -31,6 +32,11 @@ lint: $(STAMP)
 test: lint
 	@echo "== tests"
 	$(BIN)/python -m pytest -n auto
+
+benchmarks: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
+	$(BIN)/dalembert bench --json benchmarks/results.json --merge benchmarks/gpu.json
+	$(BIN)/python -m dalembert.bench.report benchmarks/results.json
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .ruff_cache .hypothesis

@@ -26,7 +26,7 @@ from dalembert.model import System, system
 from dalembert.results import load
 from dalembert.simulate import SimulationError, Status, Trajectory, ensemble, simulate
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "DLA",

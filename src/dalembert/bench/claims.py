@@ -55,13 +55,15 @@ def claims(sections: dict[str, Section]) -> list[str]:
     lines += _within(
         _rows(sections, "c", "ratio"),
         "ratio",
-        1.5,
-        "one trajectory takes at most 1.5 times as long as hand-written C",
+        1.3,
+        "one trajectory takes at most 1.3 times as long as hand-written C",
     )
     many = _rows(sections, "ensemble", "ratio")
-    lines += _within(
-        many, "ratio", 2.0, "an ensemble on one core takes at most twice as long as hand-written SIMD C"
-    )
+    explicit = [r for r in many if "leapfrog" in r["case"]]
+    what = "an ensemble on one core takes at most {} times as long as hand-written SIMD C ({} methods)"
+    lines += _within(explicit, "ratio", 3.0, what.format("three", "explicit"))
+    rest = [r for r in many if r not in explicit]
+    lines += _within(rest, "ratio", 5.0, what.format("five", "implicit"))
     measured = _rows(sections, "ensemble", "speedup")
     scaling = [r for r in measured if r.get("decides")]
     if len(scaling) < len(measured):
@@ -71,7 +73,7 @@ def claims(sections: dict[str, Section]) -> list[str]:
             f"{min(r['control'] for r in measured):.2f} only."
         )
     lines += _least(
-        scaling, "speedup", 1.5, "da.ensemble is at least 1.5 times faster on all cores than on one"
+        scaling, "speedup", 1.6, "da.ensemble is at least 1.6 times faster on all cores than on one"
     )
     naive = _rows(sections, "naive", "times")
     lines += _least(
@@ -91,7 +93,7 @@ def claims(sections: dict[str, Section]) -> list[str]:
             f"({slowest['case']}), all compilation included."
         )
     gradients = _rows(sections, "gradients", "ratio")
-    lines += _within(gradients, "ratio", 5.0, "a gradient costs at most five runs of the bare loop")
+    lines += _within(gradients, "ratio", 10.0, "a gradient costs at most ten runs of the bare loop")
     for row in gradients:
         if row.get("memory0") is not None and row.get("memory1") is not None:
             lines.append(

@@ -5,6 +5,8 @@ one-forms or which spanning vectors the user wrote. Where a frame is given it is
 stays regular where one-forms may lose rank.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -44,11 +46,22 @@ def total_energy(system: System, q: Array, v: Array) -> Array:
 def is_written_constant(system: System, q: Array) -> bool:
     """Whether the mass matrix is written without q, so that it is constant whatever the parameters are."""
     jaxpr = jax.make_jaxpr(system.metric)(jax.ShapeDtypeStruct(q.shape, q.dtype)).jaxpr
-    reached = set(jaxpr.invars)
+    return not any(_reached(jaxpr, [True] * len(jaxpr.invars)))
+
+
+def _reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
+    """Which results depend on the inputs that are marked."""
+    reached = {variable for variable, mark in zip(jaxpr.invars, inputs, strict=True) if mark}
+
+    def marks(atoms) -> list[bool]:
+        return [not isinstance(x, Literal) and x in reached for x in atoms]
+
     for equation in jaxpr.eqns:
-        if any(not isinstance(x, Literal) and x in reached for x in equation.invars):
-            reached.update(equation.outvars)
-    return not any(not isinstance(x, Literal) and x in reached for x in jaxpr.outvars)
+        given = marks(equation.invars)
+        inner = equation.params.get("jaxpr") if equation.primitive.name in ("jit", "pjit") else None
+        found = _reached(inner.jaxpr, given) if inner is not None else [any(given)] * len(equation.outvars)
+        reached.update(v for v, mark in zip(equation.outvars, found, strict=True) if mark)
+    return marks(jaxpr.outvars)
 
 
 def oblique_projection(system: System, onto: Array, along: Array, x: Array) -> Array:

@@ -40,6 +40,7 @@ class Survey(NamedTuple):
 @compiled
 def survey(system: System, q: Array, v: Array, around: Array, velocities: Array) -> Survey:
     """The values at (q, v), at the configurations `around` and at random velocities."""
+
     def given(q):
         arguments = {"lagrangian": (q, v), "forces": (q, v)}
         return {f: getattr(system, f)(*arguments.get(f, (q,))) for f in FUNCTIONS if system.gives(f)}

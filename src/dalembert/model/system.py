@@ -15,6 +15,12 @@ from dalembert.numerics import is_traced
 T = TypeVar("T")
 
 
+@jax.jit
+def _second_derivative(system: "System", q: Array) -> Array:
+    """d2L/dv2 at v = 0; traced once, although a step asks for it many times."""
+    return jax.hessian(system.lagrangian, argnums=1)(q, jnp.zeros_like(q))
+
+
 class System(eqx.Module):
     """A mechanical system with velocity constraints; subclass it, or build one with `system`.
 
@@ -44,7 +50,7 @@ class System(eqx.Module):
             raise ValueError(
                 f"{type(self).__name__} gives neither lagrangian(q, v) nor metric(q); define one of the two"
             )
-        return jax.hessian(self.lagrangian, argnums=1)(q, jnp.zeros_like(q))
+        return _second_derivative(self, q)
 
     def potential(self, q: Array) -> Array:
         """The potential energy V(q), from the Lagrangian where it is not given; else zero."""

@@ -163,7 +163,9 @@ class Trajectory(eqx.Module):
         if np.ndim(self.q) == 2:
             return self._plain(_over_rows(function)(self.system, self.q, v))
         leaves, tree = jax.tree.flatten(self.system)
-        varied = ((True,) * len(leaves) if self.varied is None else self.varied)[: len(leaves)]  # None: by jax.vmap
+        varied = ((True,) * len(leaves) if self.varied is None else self.varied)[
+            : len(leaves)
+        ]  # None: by jax.vmap
         return self._plain(_over_members(function, varied, tree)(self.system, self.q, v))
 
     def _plain(self, x: Any) -> Any:
