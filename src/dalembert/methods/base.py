@@ -121,8 +121,9 @@ def solve_velocity(
 ) -> tuple[Array, Report]:
     """Newton's method for a velocity near `guess`, started at `state` under the velocity change `kick`.
 
-    Its natural size is that of v and of the kick; for another unknown, `size` is the velocity one unit of it makes. Positions are known to eps |q|, so velocities below
-    eps |q|/h are not resolved: near rest the iteration may end there.
+    Its natural size is that of v and of the kick; for another unknown, `size` is the velocity that one unit of
+    it makes. Positions are known to eps |q|, so velocities below eps |q|/h are not resolved: near rest the
+    iteration may end there.
     """
     resolved = jnp.finfo(guess.dtype).eps * jnp.max(jnp.abs(state.q)) / jnp.abs(h)
     natural = jnp.maximum(jnp.max(jnp.abs(state.v)), jnp.max(jnp.abs(kick)))

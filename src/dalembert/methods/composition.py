@@ -71,9 +71,9 @@ def fractions(order: int) -> np.ndarray:
 class Composition(Method):
     """A symmetric method applied with step fractions that cancel its leading errors: order 4, 6, 8 or 10.
 
-    Equations: [suzuki1990] for order 4, [sofroniou2005] for 6 and 10, our own for 8. What every step of the method keeps, the
-    composition keeps. Methods that must not be composed are refused with the reason; `force=True` overrides
-    this for a study.
+    Equations: [suzuki1990] for order 4, [sofroniou2005] for 6 and 10, our own for 8. What every step of the
+    method keeps, the composition keeps. Methods that must not be composed are refused with the reason;
+    `force=True` overrides this for a study.
     Memory: that of the method.
     """
 
