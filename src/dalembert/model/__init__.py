@@ -12,7 +12,7 @@ from dalembert.model.geometry import (
     project,
     total_energy,
 )
-from dalembert.model.survey import TOLERANCE, Survey, is_constant_metric, is_mechanical
+from dalembert.model.survey import TOLERANCE, Survey, is_constant_metric, is_mechanical, survey
 from dalembert.model.system import System, as_arrays, system
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "oblique_projection",
     "potential_gradient",
     "project",
+    "survey",
     "system",
     "total_energy",
 ]

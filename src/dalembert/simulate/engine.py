@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dalembert.kernels import Loop, Unsupported, pack
+from dalembert.kernels import Loop, Unsupported, evaluate, pack
 from dalembert.methods import Method
-from dalembert.model import System
+from dalembert.model import System, survey
 from dalembert.simulate.loop import CAPACITY, Rows, attempt, begin, first_carry, output, run_chunk
 from dalembert.simulate.status import Status
 
@@ -84,6 +84,21 @@ class Native:
         return Chunk(
             self.loop.rows(saved), self.loop.rows(last.copy()), self.done, int(code), float(residual)
         )
+
+
+_surveyed: set[Any] = set()
+
+
+def quick_survey(*arguments: Any) -> Any:
+    """The survey of a system: of a kind met for the first time without compiling, later by the compiled function."""
+    kind = jax.tree.structure(arguments[0])
+    if kind not in _surveyed:
+        _surveyed.add(kind)
+        try:
+            return evaluate(survey.__wrapped__, *arguments)  # pyright: ignore[reportFunctionMemberAccess]
+        except Unsupported:
+            pass
+    return survey(*arguments)
 
 
 _known: dict[Any, Any] = {}

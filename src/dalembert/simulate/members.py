@@ -11,6 +11,7 @@ import numpy as np
 from dalembert.methods import Method
 from dalembert.model import TOLERANCE, System, annihilator, check_start, check_system
 from dalembert.numerics import compiled
+from dalembert.simulate.engine import quick_survey
 
 
 def check_system_and_method(system: Any, method: Any) -> None:
@@ -77,7 +78,7 @@ def check_members(tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v
             f"{type(system).__name__}: the start velocity violates the constraint A(q0) v0 = 0 for {_members(bad)}; "
             "start each member in its own D"
         )
-    method.check(system, check_start(system, q0[0], v0[0]))
+    method.check(system, check_start(system, q0[0], v0[0], quick_survey))
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ from dalembert.methods import Method
 from dalembert.model import System, as_arrays, check_start, check_system
 from dalembert.numerics import is_traced
 from dalembert.simulate.differentiable import differentiable_run
-from dalembert.simulate.engine import engine, has_kernel
+from dalembert.simulate.engine import engine, has_kernel, quick_survey
 from dalembert.simulate.loop import CAPACITY, Rows, scan
 from dalembert.simulate.progress import progress_bar
 from dalembert.simulate.status import SimulationError, Status
@@ -59,7 +59,7 @@ def simulate(
         method.check_forces(system)
     else:
         with _telling_of_closures():
-            method.check(system, check_start(system, q0, v0))
+            method.check(system, check_start(system, q0, v0, quick_survey))
     traced = is_traced((system, method, q0, v0, h, t0))
     system, method = as_arrays(system), as_arrays(method)
     q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
