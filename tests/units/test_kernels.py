@@ -91,34 +91,35 @@ SINKING = sinking()
 
 
 @pytest.mark.parametrize(
-    ("spelling", "status"), [("leapfrog", da.Status.NOT_FINITE), ("dla:0.5", da.Status.NOT_SOLVED)]
+    ("spelling", "h", "status"),
+    [("leapfrog", 0.05, da.Status.NOT_FINITE), ("dla:0.75", 0.1, da.Status.NOT_SOLVED)],
 )
-def test_failures_are_those_of_xla(spelling, status):
-    method, arguments = method_from_text(spelling), ([0.0, 1.0], [0.0, 0.0], 0.05)
+def test_failures_are_those_of_xla(spelling, h, status):
+    method, arguments = method_from_text(spelling), ([0.0, 1.0], [0.0, 0.0], h)
     (_, ours), (_, theirs) = both(SINKING, method, *arguments, 100, save_every=7)
     assert ours.code == theirs.code == status.code
     assert ours.done == theirs.done
-    assert 0 < ours.done < np.sqrt(np.pi / 2) / 0.05 + 1
+    assert 0 < ours.done < np.sqrt(np.pi / 2) / h + 1
     assert np.isfinite(ours.residual)
-    # The residual of a Newton iteration that goes astray amplifies rounding; its size is what it tells.
-    assert ours.residual == pytest.approx(theirs.residual, rel=1e-3)
+    # Fifty iterations that go astray are chaotic; both are far from settled, or (explicit) both are zero.
+    assert (ours.residual > 1e-6) == (theirs.residual > 1e-6) == (status is da.Status.NOT_SOLVED)
     assert len(ours.rows.q) == len(theirs.rows.q) == ours.done // 7
     for name in ("q", "v", "v_full", "lam"):
         # Near the singularity forces grow like 1/y, y about 0.02: a hundred times the rounding of a smooth run.
         close(getattr(ours.rows, name), getattr(theirs.rows, name), 1e-10)
         close(getattr(ours.last, name), getattr(theirs.last, name), 1e-10)
     # The run that ends before the failure has the same rows and the same last state.
-    whole = da.simulate(SINKING, method, *arguments[:2], h=0.05, steps=ours.done, save_every=7)
+    whole = da.simulate(SINKING, method, *arguments[:2], h=h, steps=ours.done, save_every=7)
     np.testing.assert_array_equal(whole.q[1 : len(ours.rows.q) + 1], ours.rows.q)
     np.testing.assert_array_equal(whole.q[-1], ours.last.q[0])
     np.testing.assert_array_equal(whole.v[-1], ours.last.v[0])
 
     with pytest.raises(da.SimulationError) as caught:
-        da.simulate(SINKING, method, *arguments[:2], h=0.05, steps=100, save_every=7, t0=2.0)
+        da.simulate(SINKING, method, *arguments[:2], h=h, steps=100, save_every=7, t0=2.0)
     error = caught.value
     assert error.status is status
     assert error.step == ours.done + 1
-    assert error.time == pytest.approx(2.0 + error.step * 0.05)
+    assert error.time == pytest.approx(2.0 + error.step * h)
     assert error.residual == ours.residual
     np.testing.assert_array_equal(error.trajectory.q[-1], ours.last.q[0])
 
