@@ -1,5 +1,6 @@
 """The snakeboard."""
 
+import math
 from typing import Literal
 
 import equinox as eqx
@@ -53,7 +54,8 @@ class Snakeboard(System):
         return jnp.array([[s, -c, 0.0, 0.0, 0.0], [-turning * c, -turning * s, forward, 0.0, 0.0]])
 
     def starts(self):
-        q0 = jnp.array([0.0, 0.0, 0.2, 0.0, 0.4])
-        forward, turning = self._along(q0)
-        along = jnp.array([forward * jnp.cos(q0[2]), forward * jnp.sin(q0[2]), turning])
-        return {"default": (q0, [*(0.7 * along), 0.9, 1.0])}
+        theta, phi = 0.2, 0.4
+        relative = phi if self.convention == "relative" else phi - theta
+        forward, turning = 0.7 * self.radius * math.cos(relative), -0.7 * math.sin(relative)
+        v0 = [forward * math.cos(theta), forward * math.sin(theta), turning, 0.9, 1.0]
+        return {"default": ([0.0, 0.0, theta, 0.0, phi], v0)}
