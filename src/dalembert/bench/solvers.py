@@ -17,15 +17,15 @@ OURS = {
     "leapfrog": (0.1, 0.05, 0.02, 0.01, 0.005),
     "dla01": (0.1, 0.05, 0.02, 0.01, 0.005),
     "dla01@4": (0.2, 0.1, 0.05, 0.025),
-    "dla01@6": (0.2, 0.1, 0.05, 0.025),
-    "dla01@8": (0.2, 0.1, 0.05, 0.025),
+    "dla01@6": (0.25, 0.2, 0.1, 0.05, 0.025),
+    "dla01@8": (0.5, 1 / 3, 0.25, 0.2, 0.1, 0.05, 0.025),
     "frame": (0.1, 0.05, 0.02, 0.01),
     "frame@4": (0.2, 0.1, 0.05, 0.025),
     "frame@6": (0.2, 0.1, 0.05, 0.025),
     "frame@8": (0.2, 0.1, 0.05, 0.025),
 }
 """Methods and step sizes."""
-HEYOKA = (1e-6, 1e-8, 1e-10, 1e-12, 1e-15)
+HEYOKA = (1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12, 1e-15)
 DIFFRAX = {"Tsit5": (1e-6, 1e-9, 1e-11), "Dopri8": (1e-6, 1e-9, 1e-12, 1e-14)}
 SCIPY = {"DOP853": (1e-6, 1e-9, 1e-12), "Radau": (1e-3,)}
 LONG, TIGHT = 1000, 1e-10
@@ -85,7 +85,7 @@ def ours(problem: Problem, spellings: Any = None, sizes: Any = None) -> list[Ent
                 )  # fmt: skip
                 return np.concatenate([sol.q, sol.v], axis=1)
 
-            entries.append(Entry("ours", spelling, f"h = {h:g}", run))
+            entries.append(Entry("ours", spelling, f"h = {h:.3g}", run))
     return entries
 
 
