@@ -43,6 +43,7 @@ MANY = {
 
 _log = logging.getLogger(__name__)
 _doubles = ctypes.POINTER(ctypes.c_double)
+_RUN = [_doubles, _doubles, ctypes.c_double, ctypes.c_long, ctypes.c_long, _doubles]
 
 
 def library() -> ctypes.CDLL | None:
@@ -52,14 +53,7 @@ def library() -> ctypes.CDLL | None:
         return None
     for name in SINGLE:
         function = getattr(built, name)
-        function.argtypes = [
-            _doubles,
-            _doubles,
-            ctypes.c_double,
-            ctypes.c_long,
-            ctypes.c_long,
-            _doubles,
-        ]
+        function.argtypes = _RUN
         function.restype = ctypes.c_long
     for name in MANY:
         function = getattr(built, name)
@@ -75,14 +69,7 @@ def cuda_library() -> ctypes.CDLL | None:
     built = _build("nvcc", CUDA_SOURCES, CUDA_FLAGS, ())
     if built is None:
         return None
-    built.cvt_leapfrog_gpu.argtypes = [
-        _doubles,
-        _doubles,
-        ctypes.c_double,
-        ctypes.c_long,
-        ctypes.c_long,
-        _doubles,
-    ]
+    built.cvt_leapfrog_gpu.argtypes = _RUN
     built.cvt_leapfrog_gpu.restype = ctypes.c_int
     return built
 

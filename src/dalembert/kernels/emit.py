@@ -74,15 +74,9 @@ class Emitter:
         self._region(region, inner)
         return inner
 
-    def _carried(self, node: Node, region: Region, offset: int = 0) -> tuple[list[int], dict[int, int]]:
-        """The results a loop carries, and those that stay as they were: position to loop variable."""
-        kept = sorted(self.plan.kept[node.id])
-        fixed = [i for i in kept if region.results[i] is region.parameters[i + offset]]
-        return [i for i in kept if i not in fixed], {i: region.parameters[i + offset].id for i in fixed}
-
     def _while(self, node: Node, values: dict) -> dict[int, Any]:
         condition, body = node.params
-        moving, fixed = self._carried(node, body)
+        moving, fixed = self.plan.carried(node, body)
         start = {i: self._read(node.args[i], values) for i in (*moving, *fixed)}
         still = {i: start[i] for i in fixed}
 
@@ -114,7 +108,7 @@ class Emitter:
 
     def _loop(self, node: Node, values: dict) -> dict[int, Any]:
         body, length = node.params
-        moving, fixed = self._carried(node, body, offset=1)
+        moving, fixed = self.plan.carried(node, body)
         still = {i: self._read(node.args[i], values) for i in fixed}
 
         def advance(carry):

@@ -54,15 +54,10 @@ class Function:
         for place, end in zip(places, ends, strict=True):
             self.w.lines[place] += f", [{end.text}, %{block}]"
 
-    def _split(self, node: Node, region: Region, offset: int) -> tuple[list[int], list[int]]:
-        kept = sorted(self.plan.kept[node.id])
-        fixed = [i for i in kept if region.results[i] is region.parameters[i + offset]]
-        return [i for i in kept if i not in fixed], fixed
-
     def _while(self, node: Node, values: dict) -> dict[int, Value]:
         w, (condition, body) = self.w, node.params
         wide = w.lanes > 1
-        moving, fixed = self._split(node, body, 0)
+        moving, fixed = self.plan.carried(node, body)
         still = {i: self._wide(node.args[i], values) for i in fixed}
         starts = [self._wide(node.args[i], values) for i in moving]
         head, inside, done = w.name("while"), w.name("do"), w.name("done")
@@ -103,7 +98,7 @@ class Function:
 
     def _loop(self, node: Node, values: dict) -> dict[int, Value]:
         w, (body, length) = self.w, node.params
-        moving, fixed = self._split(node, body, 1)
+        moving, fixed = self.plan.carried(node, body)
         still = {i: self._wide(node.args[i], values) for i in fixed}
         starts = [self._wide(node.args[i], values) for i in moving]
         head, done, before = w.name("loop"), w.name("done"), w.block_name
@@ -183,8 +178,7 @@ class Function:
             return index
         wide = index.wide and self.w.lanes > 1
         of = self.w.type(node.args[0].dtype, wide)
-        bound = literal(node.args[0].dtype.type(k))
-        bound = self.w.widen(Value(bound), node.args[0].dtype).text if wide else bound
+        bound = self.w.number(k, node.args[0].dtype, wide)
         return Value(self.w.put(f"icmp sge {of} {index.text}, {bound}"), wide)
 
     def _branch(self, region: Region, kept: list[int], values: dict) -> list[Value]:

@@ -98,6 +98,11 @@ class Writer:
         )
         return Value(wide, True)
 
+    def number(self, value: float, dtype: np.dtype, wide: bool) -> str:
+        """A constant, once or for every member."""
+        text = literal(dtype.type(value))
+        return self.widen(Value(text), dtype).text if wide else text
+
     def call(
         self, function: str, dtype: np.dtype, arguments: Sequence[Value], wide: bool, result: str = ""
     ) -> str:
@@ -158,23 +163,22 @@ def _arithmetic(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) ->
         return w.put(f"fneg {of} {a[0].text}")
     if kind in "ibu" and node.op in _WHOLE:
         return w.put(f"{_WHOLE[node.op]} {of} {a[0].text}, {a[1].text}")
-
-    def one(value, dtype):
-        text = literal(dtype.type(value))
-        return w.widen(Value(text), dtype).text if wide else text
-
     dtype = node.args[0].dtype
+
+    def one(value):
+        return w.number(value, dtype, wide)
+
     if kind in "ibu" and node.op == "not":
-        return w.put(f"xor {of} {a[0].text}, {one(True, dtype) if kind == 'b' else one(-1, dtype)}")
+        return w.put(f"xor {of} {a[0].text}, {one(True) if kind == 'b' else one(-1)}")
     if kind == "i" and node.op == "neg":
-        return w.put(f"sub {of} {one(0, dtype)}, {a[0].text}")
+        return w.put(f"sub {of} {one(0)}, {a[0].text}")
     if kind == "i" and node.op in ("div", "rem"):
         # As in JAX: x/0 is -1 and x rem 0 is x.
         mask = w.type(np.dtype(bool), wide)
-        zero = w.put(f"icmp eq {of} {a[1].text}, {one(0, dtype)}")
-        safe = w.put(f"select {mask} {zero}, {of} {one(1, dtype)}, {of} {a[1].text}")
+        zero = w.put(f"icmp eq {of} {a[1].text}, {one(0)}")
+        safe = w.put(f"select {mask} {zero}, {of} {one(1)}, {of} {a[1].text}")
         value = w.put(f"{'sdiv' if node.op == 'div' else 'srem'} {of} {a[0].text}, {safe}")
-        other = one(-1, dtype) if node.op == "div" else a[0].text
+        other = one(-1) if node.op == "div" else a[0].text
         return w.put(f"select {mask} {zero}, {of} {other}, {of} {value}")
     return ""
 
@@ -194,7 +198,7 @@ def _functions(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> 
         return w.put(f"{'or' if node.op == 'max' else 'and'} {of} {a[0].text}, {a[1].text}")
 
     def number(value):
-        return w.widen(Value(literal(dtype.type(value))), dtype).text if wide else literal(dtype.type(value))
+        return w.number(value, dtype, wide)
 
     if kind == "f" and node.op == "rsqrt":
         root = w.call(f"llvm.sqrt.{suffix}", dtype, a, wide)
@@ -238,7 +242,7 @@ def _conversions(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -
     source, target = node.args[0].dtype, node.dtype
     before, after = w.type(source, wide), w.type(target, wide)
     if target.kind == "b":
-        zero = w.widen(Value(literal(source.type(0))), source).text if wide else literal(source.type(0))
+        zero = w.number(0, source, wide)
         return w.put(f"{'fcmp une' if kind == 'f' else 'icmp ne'} {before} {a[0].text}, {zero}")
     if kind == "f" and target.kind == "u":
         raise Unsupported(node.op, f"to {target}")

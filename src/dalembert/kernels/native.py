@@ -31,7 +31,7 @@ class Block(Writer):
         value = self.put(f"load {self.type(np.dtype(float), wide)}, ptr {at}, align 8")
         before, after = self.type(np.dtype(float), wide), self.type(dtype, wide)
         if dtype.kind == "b":
-            zero = self.widen(Value("0.0"), np.dtype(float)).text if wide else "0.0"
+            zero = self.number(0, np.dtype(float), wide)
             value = self.put(f"fcmp une {before} {value}, {zero}")
         elif dtype.kind == "i":
             value = self.put(f"fptosi {before} {value} to {after}")
@@ -127,7 +127,7 @@ class Loop:
         number = jax.tree.unflatten(self.carry_tree, range(len(self.carry_shapes)))
         return [sum(math.prod(s) for s, _ in self.carry_shapes[:k]) for k in which(number)]
 
-    def rows(self, block: np.ndarray) -> Any:
+    def rows(self, block: Any) -> Any:
         """Rows of numbers (K, R) as the tree of arrays that `output` returns, with K first."""
         leaves, position = [], 0
         for shape, dtype in self.row_shapes:
@@ -245,7 +245,7 @@ class Loop:
     def _well(self, w: Block, code: Value) -> Value:
         """Whether a code says that all is well."""
         wide = w.lanes > 1
-        zero = w.widen(Value("0"), self.carry[self.code]).text if wide else "0"
+        zero = w.number(0, self.carry[self.code], wide)
         return Value(w.put(f"icmp eq {w.type(self.carry[self.code], wide)} {code.text}, {zero}"), wide)
 
     def _either(self, w: Block, mask: Value, a: Value, b: Value, dtype: np.dtype) -> Value:

@@ -6,6 +6,11 @@ from typing import Any
 from dalembert.kernels.graph import Node, Region
 
 
+def regions_of(control: Node) -> Sequence[Region]:
+    """The regions of a loop or conditional."""
+    return control.params if control.op != "loop" else control.params[:1]
+
+
 class Plan:
     """Which nodes are needed, and which region each is computed in.
 
@@ -22,7 +27,6 @@ class Plan:
         """Of a control node: which of its results are needed."""
         self.needed: dict[int, Node] = {}
         self._reach()
-        self.place: dict[int, Region] = {}
         self.content: dict[int, list[Node]] = {id(self.root): []}
         self._schedule()
 
@@ -50,11 +54,9 @@ class Plan:
             if control.op == "cond":
                 more.append(control.args[0])
             else:
-                regions = control.params if control.op == "while" else control.params[:1]
-                for region in regions:
-                    offset = len(region.parameters) - len(
-                        control.args
-                    )  # a counted loop has its counter first
+                for region in regions_of(control):
+                    # A counted loop has its counter first.
+                    offset = len(region.parameters) - len(control.args)
                     for i, parameter in enumerate(region.parameters):
                         self.owner[parameter.id] = (control, region, i - offset)
                 if control.op == "while":
@@ -66,6 +68,13 @@ class Plan:
             return more + [region.results[position] for region in control.params]
         body = control.params[1] if control.op == "while" else control.params[0]
         return [*more, control.args[position], body.results[position]]
+
+    def carried(self, control: Node, body: Region) -> tuple[list[int], list[int]]:
+        """The results that a loop changes, and those needed that stay as they were."""
+        offset = len(body.parameters) - len(control.args)
+        kept = sorted(self.kept[control.id])
+        fixed = [i for i in kept if body.results[i] is body.parameters[i + offset]]
+        return [i for i in kept if i not in fixed], fixed
 
     def _schedule(self) -> None:
         """From the last node to the first: a node's users are placed before it."""
@@ -103,7 +112,6 @@ class Plan:
                     best = region
                 if id(region) in depends[number]:
                     break
-            self.place[number] = best
             self.content[id(best)].append(node)
             if node.op in ("while", "cond", "loop"):
                 self._open(node, best, open_region, uses)
@@ -114,8 +122,7 @@ class Plan:
             nodes.reverse()
 
     def _open(self, node: Node, where: Region, open_region: Any, uses: dict[int, list[Region]]) -> None:
-        kept = self.kept[node.id]
-        regions = node.params if node.op != "loop" else node.params[:1]
+        kept, regions = self.kept[node.id], regions_of(node)
         for region in regions:
             open_region(region, where, int(node.op != "cond"))
         if node.op == "cond":
@@ -138,8 +145,7 @@ class Plan:
                 depends[number] = frozenset([id(self.owner[number][1])])
                 continue
             if node.op in ("while", "cond", "loop"):
-                kept = self.kept[number]
-                regions = node.params if node.op != "loop" else node.params[:1]
+                kept, regions = self.kept[number], regions_of(node)
                 inside = [r.results[i] for r in regions for i in kept if i < len(r.results)]
                 if node.op == "while":
                     inside += node.params[0].results

@@ -79,7 +79,7 @@ def _primitive(name: str, host: Any, plain: Any, size: Any) -> Primitive:
         tangents = [ad.instantiate_zeros(t) for t in tangents]
         return jax.jvp(function, tuple(primals), tuple(tangents))
 
-    primitive.def_impl(lambda *x, run: jax.jit(lambda *y: compute(*y, run=run))(*x))
+    primitive.def_impl(jax.jit(compute, static_argnames="run"))
     primitive.def_abstract_eval(abstract)
     mlir.register_lowering(primitive, mlir.lower_fun(compute, multiple_results=False))
     batching.primitive_batchers[primitive] = batch
@@ -137,12 +137,6 @@ def differentiable_run(system: System, method: Method, q0, v0, h, steps: int, ev
     x = jnp.concatenate([jnp.reshape(jnp.asarray(leaf, float), -1) for leaf in leaves])
     run = Run(loop, *stages_of(loop), steps, every)
     y = _run_p.bind(x, run=run)
-    table = y[:-3].reshape(run.rows, -1)
-    fields, position = [], 0
-    for shape, dtype in loop.row_shapes:
-        size = int(np.prod(shape))
-        fields.append(table[:, position : position + size].reshape(run.rows, *shape).astype(dtype))
-        position += size
     code, residual, done = jax.lax.stop_gradient(y[-3:])
     end = (code.astype(jnp.int32), residual, done.astype(int))
-    return end, jax.tree.unflatten(loop.row_tree, fields)
+    return end, loop.rows(y[:-3].reshape(run.rows, -1))

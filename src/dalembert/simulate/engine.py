@@ -108,13 +108,7 @@ _lock = threading.Lock()
 def loop_of(system: System, method: Method) -> Loop:
     """The time loop of a method on a system, in scalar operations; made once for all values of parameters."""
     leaves, tree = jax.tree.flatten((system, method))
-    key = (
-        tree,
-        tuple(
-            (np.shape(x), str(np.asarray(x).dtype) if not hasattr(x, "dtype") else str(x.dtype))
-            for x in leaves
-        ),
-    )
+    key = (tree, tuple((np.shape(x), str(x.dtype)) for x in leaves))
     with _lock:
         if key not in _known:
             try:

@@ -12,13 +12,13 @@ import numpy as np
 
 from dalembert.kernels import LANES, Loop, Unsupported, many
 from dalembert.methods import Method
-from dalembert.model import System, as_arrays
+from dalembert.model import System, as_arrays, check_system
 from dalembert.numerics import compiled, is_traced
 from dalembert.simulate.engine import loop_of, tell, wants_kernel
 from dalembert.simulate.loop import Rows, scan
-from dalembert.simulate.members import check_members, check_system_and_method, member_starts, varied_leaves
+from dalembert.simulate.members import check_members, member_starts, varied_leaves
 from dalembert.simulate.progress import progress_bar
-from dalembert.simulate.run import check_numbers, saved_steps
+from dalembert.simulate.run import check_method, check_numbers, saved_steps
 from dalembert.simulate.status import Status
 from dalembert.simulate.trajectory import Trajectory
 
@@ -54,7 +54,9 @@ def ensemble(
     Members agree with single runs to rounding: over long times a chaotic motion tells the difference.
     """
     check_numbers(1.0 if np.ndim(h) else h, steps, save_every, t0)
-    check_system_and_method(system, method)
+    check_method(method)
+    if not isinstance(system, System):
+        check_system(system)  # says what it should be; shapes are checked on one member
     q0, v0, size = member_starts(system, q0, v0, h)
     system, method = as_arrays(system), as_arrays(method)
     h = np.asarray(h, float)

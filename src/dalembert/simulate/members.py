@@ -14,14 +14,6 @@ from dalembert.numerics import compiled
 from dalembert.simulate.engine import quick_survey
 
 
-def check_system_and_method(system: Any, method: Any) -> None:
-    """Refuses what is not a method; the system's own shapes are checked on one member."""
-    if not isinstance(method, Method):
-        raise ValueError(f"expected a method such as FrameGradient(), got {method!r}")
-    if not isinstance(system, System):
-        check_system(system)
-
-
 def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray, np.ndarray, int]:
     """The starts as (N, n) arrays, and N."""
     n, arrays = system.dimension, {}

@@ -52,8 +52,7 @@ def simulate(
     check_numbers(h, steps, save_every, t0)
     steps, save_every = int(steps), int(save_every)
     check_system(system)
-    if not isinstance(method, Method):
-        raise ValueError(f"expected a method such as FrameGradient(), got {method!r}")
+    check_method(method)
     if is_traced((system, method, q0, v0)):
         _check_shapes(system, q0, v0)
         method.check_forces(system)
@@ -143,6 +142,12 @@ def saved_steps(steps: int, save_every: int) -> np.ndarray:
     """The steps at which rows are kept."""
     index = np.arange(0, steps + 1, save_every)
     return index if index[-1] == steps else np.append(index, steps)
+
+
+def check_method(method: Any) -> None:
+    """Refuses what is not a method."""
+    if not isinstance(method, Method):
+        raise ValueError(f"expected a method such as FrameGradient(), got {method!r}")
 
 
 def check_numbers(h: Any, steps: Any, save_every: Any, t0: Any) -> None:
