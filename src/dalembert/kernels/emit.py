@@ -9,6 +9,9 @@ from jax import lax
 
 from dalembert.kernels.graph import Node, Region
 from dalembert.kernels.plan import Plan
+from dalembert.kernels.trig import sincos
+
+_CIRCULAR = {"sin": lambda x: sincos(x)[0], "cos": lambda x: sincos(x)[1]}
 
 
 class Emitter:
@@ -47,7 +50,10 @@ class Emitter:
                     if any(wide) and not all(wide):
                         keep = node.op == "select_n" and not wide[0] and any(wide[1:])
                         arguments = [a if keep and i == 0 else self._wide(a) for i, a in enumerate(arguments)]
-                values[node.id] = primitive.bind(*arguments, **params)
+                if node.op in _CIRCULAR and node.dtype == np.float64:
+                    values[node.id] = _CIRCULAR[node.op](*arguments)
+                else:
+                    values[node.id] = primitive.bind(*arguments, **params)
 
     def _fuse(self, node: Node, values: dict) -> bool:
         """A sum or difference with a product, as one operation where `fused(a, b, c, signs)` = +-a b +- c exists.

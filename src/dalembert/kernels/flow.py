@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
+from dalembert.kernels.circle import circles
 from dalembert.kernels.graph import Node, Region
+from dalembert.kernels.jit import vector_width
 from dalembert.kernels.llvm import Value, Writer, literal
 from dalembert.kernels.plan import Plan
 
@@ -28,8 +30,10 @@ class Function:
         return self.w.widen(value, node.dtype) if self.w.lanes > 1 else value
 
     def _region(self, region: Region, values: dict) -> None:
-        for node in self.plan.content[id(region)]:
-            if node.op == "result":
+        for node in self.plan.in_groups(region):
+            if isinstance(node, list):
+                self._circles(node, values)
+            elif node.op == "result":
                 values[node.id] = values[node.args[0].id][node.value]
             elif node.op in ("while", "loop", "cond"):
                 values[node.id] = {"while": self._while, "loop": self._loop, "cond": self._cond}[node.op](
@@ -37,6 +41,22 @@ class Function:
                 )
             else:
                 values[node.id] = self.w.instruction(node, [self._read(a, values) for a in node.args])
+
+    def _circles(self, group: list[Node], values: dict) -> None:
+        """Sines and cosines, several arguments at a time."""
+        wanted: dict[int, list[Node]] = {}
+        for node in group:
+            wanted.setdefault(node.args[0].id, []).append(node)
+        # Those that want the sine alone, which is cheaper, go together.
+        sets = sorted(wanted.values(), key=lambda nodes: nodes[0].op != "sin" or len(nodes) > 1)
+        width = 1 if self.w.lanes > 1 else vector_width()
+        for start in range(0, len(sets), width):
+            these = sets[start : start + width]
+            angles = [self._read(nodes[0].args[0], values) for nodes in these]
+            both = any(node.op == "cos" for nodes in these for node in nodes)
+            for nodes, results in zip(these, circles(self.w, angles, both), strict=True):
+                for node in nodes:
+                    values[node.id] = results[node.op == "cos"]
 
     def _phi(
         self, nodes: Sequence[Node], starts: Sequence[Value], before: str

@@ -5,6 +5,7 @@ operation runs in is decided when the graph is emitted, so that what does not ch
 before it, and what only one branch needs is computed in that branch.
 """
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -117,7 +118,7 @@ class Graph:
 
     def op(self, name: str, *args: Node) -> Node:
         """An operation of our own making, by the primitive's name."""
-        primitive, params, dtype = _OWN[name]
+        primitive, params, dtype = own(name)
         return self.primitive(name, primitive, args, args[-1].dtype if dtype is None else dtype, params)
 
     def convert(self, x: Node, dtype: Any) -> Node:
@@ -154,6 +155,7 @@ class Graph:
         return rule(self, dtype, params, *args) if rule else None
 
 
+@functools.cache
 def _own() -> dict[str, tuple[Primitive, dict, Any]]:
     """The primitives we make ourselves, with the parameters JAX gives them in this version."""
     binary = {
@@ -176,14 +178,6 @@ def _own() -> dict[str, tuple[Primitive, dict, Any]]:
     return table
 
 
-class _Lazy(dict):
-    """Filled when first used: tracing takes a few milliseconds, which the import need not pay."""
-
-    def __missing__(self, name: str):
-        self.update(_own())
-        if name not in self:
-            raise KeyError(name)
-        return self[name]
-
-
-_OWN = _Lazy()
+def own(name: str) -> tuple[Primitive, dict, Any]:
+    """A primitive we make ourselves: its JAX primitive, parameters, and type of result (None: the argument's)."""
+    return _own()[name]

@@ -21,6 +21,12 @@ def _host() -> tuple[Any, str, str]:
     return llvm.Target.from_default_triple(), llvm.get_host_cpu_name(), features
 
 
+@functools.cache
+def vector_width() -> int:
+    """How many float64 numbers this machine computes at once."""
+    return 4 if "+avx" in _host()[2].split(",") else 2
+
+
 class Machine:
     """A compiled module; `function` gives a callable, which runs without Python's lock."""
 

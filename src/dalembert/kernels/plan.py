@@ -1,9 +1,9 @@
 """Which operations of a graph are needed, and where each is computed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dalembert.kernels.graph import Node, Region
+from dalembert.kernels.graph import Node, Region, own
 
 
 def regions_of(control: Node) -> Sequence[Region]:
@@ -26,9 +26,12 @@ class Plan:
         self.kept: dict[int, set[int]] = {}
         """Of a control node: which of its results are needed."""
         self.needed: dict[int, Node] = {}
+        self._read: dict[int, set[int]] = {}
         self._reach()
         self.content: dict[int, list[Node]] = {id(self.root): []}
         self._schedule()
+        for nodes in self.content.values():
+            self._share_divisions(nodes)
 
     def _reach(self) -> None:
         todo = list(self.outputs)
@@ -120,6 +123,65 @@ class Plan:
                     uses.setdefault(argument.id, []).append(best)
         for nodes in self.content.values():
             nodes.reverse()
+
+    def _share_divisions(self, nodes: list[Node]) -> None:
+        """One division for all quotients of a region with the same denominator, which become products."""
+        quotients: dict[int, list[Node]] = {}
+        for node in nodes:
+            if node.op == "div" and node.dtype.kind == "f":
+                quotients.setdefault(node.args[1].id, []).append(node)
+        multiply, params, _ = own("mul")
+        for below, group in quotients.items():
+            if len(group) == 1:
+                continue
+            one = next((node for node in group if node.args[0].is_const and node.args[0].value == 1), None)
+            if one is None:
+                first = group[0]
+                unit = Node(0, "const", (), first.dtype, None, first.dtype.type(1))
+                one = Node(-below, "div", (unit, first.args[1]), first.dtype, first.params, None)
+            else:
+                nodes.remove(one)
+            nodes.insert(nodes.index(next(node for node in group if node is not one)), one)
+            for node in group:
+                if node is not one:
+                    node.op, node.args, node.params = "mul", (node.args[0], one), (multiply, params)
+
+    def in_groups(self, region: Region) -> list[Node | list[Node]]:
+        """The operations of a region in order, sines and cosines that can be computed together as lists.
+
+        Whatever needs none of them comes first, then all those whose arguments are ready, and so on.
+        """
+        order: list[Node | list[Node]] = []
+        todo = self.content[id(region)]
+        while todo:
+            group: list[Node] = []
+            later: list[Node] = []
+            blocked: set[int] = set()
+            for node in todo:
+                if any(use in blocked for use in self._uses(node)):
+                    later.append(node)
+                elif node.op in ("sin", "cos"):
+                    group.append(node)
+                else:
+                    order.append(node)
+                    continue
+                blocked.add(node.id)
+            order += [group] if group else []
+            todo = later
+        return order
+
+    def _uses(self, node: Node) -> Iterable[int]:
+        """What a node is computed from, by number; of a loop or conditional, all that its inside reads."""
+        if node.id in self._read:
+            return self._read[node.id]
+        uses = {a.id for a in node.args}
+        if node.op in ("while", "cond", "loop"):
+            for region in regions_of(node):
+                uses.update(result.id for result in region.results)
+                for inner in self.content[id(region)]:
+                    uses.update(self._uses(inner))
+        self._read[node.id] = uses
+        return uses
 
     def _open(self, node: Node, where: Region, open_region: Any, uses: dict[int, list[Region]]) -> None:
         kept, regions = self.kept[node.id], regions_of(node)

@@ -105,6 +105,8 @@ def _integer_pow(g: Any, dtype, params, x: Any):
         return g.const(1, dtype)
     if abs(power) > 64:
         return None
+    if power < 0 and dtype.kind == "f":
+        x = g.op("div", g.const(1, dtype), x)  # the power of the inverse, which derivatives want too
     result, square, left = None, x, abs(power)
     while left:
         if left & 1:
@@ -112,7 +114,7 @@ def _integer_pow(g: Any, dtype, params, x: Any):
         left >>= 1
         square = g.op("mul", square, square) if left else square
     assert result is not None
-    return result if power > 0 else g.op("div", g.const(1, dtype), result)
+    return result
 
 
 def _select(g: Any, dtype, params, predicate: Any, *cases: Any):

@@ -13,17 +13,17 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.kernels.graph import Graph, Node
-from dalembert.kernels.interpret import Interpreter, conditional, objects
+from dalembert.kernels.interpret import Interpreter, objects
 
 LIMIT = 1e6
 # pi/2 in three parts; the first two have 33 bits, so that whole multiples below 2^20 are exact [fdlibm].
 _PARTS = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879595063154e-21)
 # Minimax polynomials for (sin r - r)/r^3 and (cos r - 1 + r^2/2)/r^4, highest power of r^2 first [fdlibm].
-_SINE = (
+SINE = (
     1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06,
     -1.98412698298579493134e-04, 8.33333333332248946124e-03, -1.66666666666666324348e-01,
 )  # fmt: skip
-_COSINE = (
+COSINE = (
     -1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07,
     2.48015872894767294178e-05, -1.38888888888741095749e-03, 4.16666666666666019037e-02,
 )  # fmt: skip
@@ -54,15 +54,15 @@ def _reduced(x: Array, gpu: bool = False) -> tuple[Array, Array]:
     nearer = near - second
     y = nearer - third
     square = y * y
-    sine = y + y * (square * _polynomial(_SINE, square, gpu))
+    sine = y + y * (square * _polynomial(SINE, square, gpu))
     half = 0.5 * square
     one = 1 - half
-    cosine = one + square * (square * _polynomial(_COSINE, square, gpu))
+    cosine = one + square * (square * _polynomial(COSINE, square, gpu))
     if not gpu:
         tail = ((near - nearer) - second) + ((nearer - y) - third)  # what the subtractions lost
-        sine = y + (y * (square * _polynomial(_SINE, square, gpu)) + tail)
+        sine = y + (y * (square * _polynomial(SINE, square, gpu)) + tail)
         cosine = one + (
-            ((1 - one) - half) + (square * (square * _polynomial(_COSINE, square, gpu)) - y * tail)
+            ((1 - one) - half) + (square * (square * _polynomial(COSINE, square, gpu)) - y * tail)
         )
     s, c = lax.select(odd, cosine, sine), lax.select(odd, sine, cosine)
     return lax.select(upper, -s, s), lax.select(odd ^ upper, -c, c)
@@ -77,8 +77,8 @@ def sincos(x: Array) -> tuple[Array, Array]:
 
 
 @functools.cache
-def _jaxpr(gpu: bool):
-    return jax.make_jaxpr(functools.partial(_reduced, gpu=gpu))(np.float64(1.0))
+def _jaxpr():
+    return jax.make_jaxpr(functools.partial(_reduced, gpu=True))(np.float64(1.0))
 
 
 def _both(g: Graph, x: Node, gpu: bool) -> list[Node]:
@@ -99,15 +99,15 @@ def _sincos(g: Graph, x: Node, gpu: bool) -> list[Node]:
         s, c = _both(g, half, gpu)
         twice = g.op("mul", two, s)
         return [g.op("mul", twice, c), g.op("sub", g.const(1.0, np.float64), g.op("mul", twice, s))]
-    special = {"round": _round} if gpu else {}
-    fast = [result.item() for result in Interpreter(g, special).closed(_jaxpr(gpu), [objects([x], ())])]
-    size = g.op("abs", x)
-    if gpu:
-        # Members do not branch apart. Fused products keep the reduction good to rounding up to 1e9; an angle
-        # beyond ends the member, which its status tells.
-        near, nan = g.op("lt", size, g.const(1e9, np.float64)), g.const(np.nan, np.float64)
-        return [g.choose(near, value, nan) for value in fast]
-    return conditional(g, g.op("lt", size, g.const(LIMIT, np.float64)), [plain, fast])
+    if not gpu:
+        return plain  # whoever computes the graph has its own polynomials
+    fast = [
+        result.item() for result in Interpreter(g, {"round": _round}).closed(_jaxpr(), [objects([x], ())])
+    ]
+    # Members do not branch apart. Fused products keep the reduction good to rounding up to 1e9; an angle
+    # beyond ends the member, which its status tells.
+    near, nan = g.op("lt", g.op("abs", x), g.const(1e9, np.float64)), g.const(np.nan, np.float64)
+    return [g.choose(near, value, nan) for value in fast]
 
 
 def _replacements(gpu: bool) -> dict:

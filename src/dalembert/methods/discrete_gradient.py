@@ -3,6 +3,7 @@
 from typing import Literal, NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete import GRADIENTS
@@ -12,10 +13,11 @@ from dalembert.numerics import solve_spd
 
 
 class TangentMemory(NamedTuple):
-    """The method's own velocity, and the multiplier of the last step."""
+    """The method's own velocity, its acceleration in the last step, and how far that step went."""
 
     u: Array
-    lam: Array
+    rate: Array
+    moved: Array
 
 
 def check_gradient(name: str, gradient: str) -> None:
@@ -29,8 +31,8 @@ class DiscreteGradient(Method):
 
     Equations: [modin2020] (A.3), with a constant mass matrix, qb = (q0+q1)/2, ub = (u0+u1)/2:
         q1 = q0 + h ub,   M (u1 - u0) = -h DV(q0, q1) + h A(qb)^T lam,   A(qb) ub = 0.
-    Memory: the velocity u, which satisfies the constraint at the start only, and the multiplier. The
-    state's velocity is its projection onto D; the energy of u is the one that is kept exactly.
+    Memory: the velocity u, which satisfies the constraint at the start only; for the multiplier, which is
+    computed only where it is saved, u's last change a unit of time, and q1 - q0. The state's velocity is its projection onto D; the energy of u is the one that is kept exactly.
     Erratum: the bar of the discrete gradient is missing in print.
     """
 
@@ -40,7 +42,7 @@ class DiscreteGradient(Method):
         check_gradient("DiscreteGradient", self.gradient)
 
     def init(self, system: System, state: State, h: Array) -> TangentMemory:
-        return TangentMemory(state.v, acceleration(system, state.q, state.v)[1])
+        return TangentMemory(state.v, acceleration(system, state.q, state.v)[0], jnp.zeros_like(state.q))
 
     def step(self, system: System, state: State, memory: TangentMemory, h: Array):
         q0, u0 = state.q, memory.u
@@ -57,11 +59,13 @@ class DiscreteGradient(Method):
         kick = 0.5 * h * solve_spd(mass, potential_gradient(system, q0))
         ub, report = solve_velocity(equations, u0 - kick, State(q0, u0), h, kick)
         q1, u1 = q0 + h * ub, 2 * ub - u0
-        lam = multipliers(system, q0 + 0.5 * h * ub, (ub - unconstrained(ub)) * (2 / h))
-        return State(q1, project(system, q1, u1)), TangentMemory(u1, lam), report
+        return State(q1, project(system, q1, u1)), TangentMemory(u1, (u1 - u0) / h, h * ub), report
 
     def output(self, system: System, state: State, memory: TangentMemory, h: Array) -> tuple[Array, Array]:
-        return memory.u, memory.lam
+        mass = system.metric(state.q)
+        slope = GRADIENTS[self.gradient](system.potential, state.q - memory.moved, state.q, mass)
+        reaction = memory.rate + solve_spd(mass, slope)
+        return memory.u, multipliers(system, state.q - 0.5 * memory.moved, reaction)
 
     def claims(self, system: System) -> Claims:
         return Claims(order=2, energy=True, reversible=True, on_constraint=False)

@@ -1,6 +1,6 @@
 """Discrete Lagrange-d'Alembert methods."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,27 +8,54 @@ import numpy as np
 from jax import Array
 
 from dalembert.methods.base import Claims, Method, State, solve_velocity
-from dalembert.model import System, acceleration, multipliers, oblique_projection, potential_gradient
+from dalembert.model import (
+    System,
+    acceleration,
+    annihilator,
+    multipliers,
+    oblique_projection,
+    potential_gradient,
+)
 from dalembert.numerics import is_traced, matvec, solve_spd
 
 
-class _LagrangeDAlembert(Method):
-    """What the two families share: the memory is the multiplier of the last step."""
+class ReactionMemory(NamedTuple):
+    """The constraint's part of the acceleration in the last step, and the configuration of its one-forms."""
 
-    def init(self, system: System, state: State, h: Array) -> Array:
-        return acceleration(system, state.q, state.v)[1]
-
-    def output(self, system: System, state: State, memory: Array, h: Array) -> tuple[Array, Array]:
-        return state.v, memory
+    where: Array
+    reaction: Array
 
 
-class DLA(_LagrangeDAlembert):
+def _solve_multipliers(system: System, mass: Array, qm: Array, free: Array, reach: Any, state: State, h: Array):
+    """v1 = free + Z x with A(qm + reach v1) v1 = 0, Z = M^-1 A(qm)^T: as many unknowns x as one-forms.
+
+    Returns v1, the multipliers x/h, their share Z x/h of the acceleration, and the report.
+    """
+    z = solve_spd(mass, system.constraints(qm).T)
+
+    def violation(x):
+        v1 = free + matvec(z, x)
+        return matvec(system.constraints(qm + reach * v1), v1)
+
+    size = jnp.max(jnp.abs(z), initial=jnp.finfo(z.dtype).tiny)
+    guess = jnp.zeros(z.shape[1], z.dtype)
+    x, report = solve_velocity(violation, guess, state, h, free - state.v, size=size)
+    change = matvec(z, x)
+    return free + change, x / h, change / h, report
+
+
+def _has_one_forms(system: System) -> bool:
+    return system.gives("constraints") and not system.gives("frame")
+
+
+class DLA(Method):
     """The discrete Lagrange-d'Alembert method DLA^alpha, implicit in the potential.
 
     Equations: [modin2020] (DLA), with a constant mass matrix:
         qm = q0 + (1-a) h v0,   q1 = qm + a h v1,   A(q1) v1 = 0,
         M (v1 - v0) = -a h grad V(q0) - (1-a) h grad V(q1) + h A(qm)^T lam.
-    Memory: the multiplier of the last step, for output only.
+    The unknown is v1, or without a potential the multiplier.
+    Memory: qm and M^-1 A(qm)^T lam of the last step, for output only.
     """
 
     alpha: float = eqx.field(default=0.5)
@@ -40,10 +67,21 @@ class DLA(_LagrangeDAlembert):
         if not number or not np.all((np.asarray(self.alpha) >= 0) & (np.asarray(self.alpha) <= 1)):
             raise ValueError(f"DLA needs alpha between 0 and 1, got {self.alpha!r}")
 
+    def init(self, system: System, state: State, h: Array) -> ReactionMemory:
+        lam = acceleration(system, state.q, state.v)[1]
+        pull = matvec(annihilator(system, state.q).T, lam)
+        return ReactionMemory(state.q, solve_spd(system.metric(state.q), pull))
+
+    def output(self, system: System, state: State, memory: ReactionMemory, h: Array) -> tuple[Array, Array]:
+        return state.v, multipliers(system, memory.where, memory.reaction)
+
     def step(self, system: System, state: State, memory: Any, h: Array):
         (q0, v0), a = state, self.alpha
         mass = system.metric(q0)
         qm = q0 + (1 - a) * h * v0
+        if _has_one_forms(system) and not system.gives("potential"):
+            v1, _, reaction, report = _solve_multipliers(system, mass, qm, v0, a * h, state, h)
+            return State(qm + a * h * v1, v1), ReactionMemory(qm, reaction), report
         pull = solve_spd(mass, potential_gradient(system, q0))
         kick = v0 - a * h * pull
 
@@ -56,8 +94,7 @@ class DLA(_LagrangeDAlembert):
 
         v1, report = solve_velocity(equations, v0 - h * pull, state, h, kick - v0)
         q1 = qm + a * h * v1
-        lam = multipliers(system, qm, (v1 - unconstrained(q1)) / h)
-        return State(q1, v1), lam, report
+        return State(q1, v1), ReactionMemory(qm, (v1 - unconstrained(q1)) / h), report
 
     def claims(self, system: System) -> Claims:
         middle = bool(np.all(np.asarray(self.alpha) == 0.5))
@@ -74,7 +111,7 @@ class DLA(_LagrangeDAlembert):
         return f"dla:{float(self.alpha)!r}".removesuffix(".0") if np.ndim(self.alpha) == 0 else "dla"
 
 
-class DLA01(_LagrangeDAlembert):
+class DLA01(Method):
     """The discrete Lagrange-d'Alembert method DLA^{0,1}: explicit in the potential, order 2.
 
     Equations: [modin2020] (DLA^{0,1}), with a constant mass matrix:
@@ -84,24 +121,20 @@ class DLA01(_LagrangeDAlembert):
     Erratum: the "0.1" of the printed text is 0,1.
     """
 
+    def init(self, system: System, state: State, h: Array) -> Array:
+        return acceleration(system, state.q, state.v)[1]
+
+    def output(self, system: System, state: State, memory: Array, h: Array) -> tuple[Array, Array]:
+        return state.v, memory
+
     def step(self, system: System, state: State, memory: Any, h: Array):
         q0, v0 = state
         qm = q0 + 0.5 * h * v0
         mass = system.metric(qm)
         free = v0 - h * solve_spd(mass, potential_gradient(system, qm))
-        if system.gives("constraints") and not system.gives("frame"):
-            # As many unknowns as one-forms: v1 = free + Z x with Z = M^-1 A^T, x = h lam.
-            z = solve_spd(mass, system.constraints(qm).T)
-
-            def violation(x):
-                v1 = free + matvec(z, x)
-                return matvec(system.constraints(qm + 0.5 * h * v1), v1)
-
-            size = jnp.max(jnp.abs(z), initial=jnp.finfo(z.dtype).tiny)
-            guess = jnp.zeros(z.shape[1], z.dtype)
-            x, report = solve_velocity(violation, guess, state, h, free - v0, size=size)
-            v1 = free + matvec(z, x)
-            return State(qm + 0.5 * h * v1, v1), x / h, report
+        if _has_one_forms(system):
+            v1, lam, _, report = _solve_multipliers(system, mass, qm, free, 0.5 * h, state, h)
+            return State(qm + 0.5 * h * v1, v1), lam, report
 
         def equations(v1):
             return v1 - oblique_projection(system, qm + 0.5 * h * v1, qm, free)
