@@ -5,8 +5,9 @@ operation runs in is decided when the graph is emitted, so that what does not ch
 before it, and what only one branch needs is computed in that branch.
 """
 
+import contextlib
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -60,6 +61,7 @@ class Graph:
     def __init__(self) -> None:
         self.count = 0
         self.table: dict[Any, Node] = {}
+        self.still: frozenset[int] = frozenset()
         self.finite: set[int] = set()
         """Nodes that were asked to be finite: what is made of them alone need not be asked again."""
         self.bounded: dict[int, Node] = {}
@@ -147,6 +149,39 @@ class Graph:
         return self.choose(
             low, self.pick(index, options[:half], first), self.pick(index, options[half:], first + half)
         )
+
+    def stays(self, result: Node, variable: Node, start: Node) -> bool:
+        """Whether a loop's variable that begins as `start` ends its first round, hence every one, as it began.
+
+        Seen only where its next value is a short expression of itself, such as x - (x - a) from x = a.
+        """
+        if result is variable or variable.dtype.kind != "f":
+            return False
+        with self.constant_in_loop([start]):
+            return self._with(result, {variable.id: start, start.id: start}, 16) is start
+
+    @contextlib.contextmanager
+    def constant_in_loop(self, nodes: Iterable[Node]) -> Iterator[None]:
+        """Inside, differences of one of these nodes with itself are zero: were it infinite, the loop would end."""
+        before = self.still
+        self.still = before | {node.id for node in nodes}
+        try:
+            yield
+        finally:
+            self.still = before
+
+    def _with(self, node: Node, known: dict[int, Node | None], depth: int) -> Node | None:
+        """The expression with nodes replaced as `known` says; None where it is deep or not plain operations."""
+        if node.op in ("const", "input"):
+            return node
+        if node.id not in known:
+            known[node.id] = None
+            if depth and node.op not in ("parameter", "result", "while", "cond", "loop"):
+                args = [self._with(argument, known, depth - 1) for argument in node.args]
+                if None not in args:
+                    primitive, params = node.params
+                    known[node.id] = self.primitive(node.op, primitive, args, node.dtype, params)  # type: ignore
+        return known[node.id]
 
     def _simplify(self, name: str, args: Sequence[Node], dtype: np.dtype, params: dict) -> Node | None:
         if all(a.op == "const" for a in args) and name in FOLD:

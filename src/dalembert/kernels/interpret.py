@@ -163,11 +163,27 @@ def _while(it: Interpreter, equation, *inputs):
     cut = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     cond_consts, body_consts, carry = inputs[: cut[0]], inputs[cut[0] : cut[1]], inputs[cut[1] :]
     start = _flat(carry)
-    regions = []
-    for jaxpr, consts in ((params["cond_jaxpr"], cond_consts), (params["body_jaxpr"], body_consts)):
-        region = Region([g.parameter(x.dtype) for x in start])
-        region.results = _flat(it.closed(jaxpr, [*consts, *_unflat(region.parameters, carry)]))
-        regions.append(region)
+
+    def interpret(still: Sequence[int]) -> list[Region]:
+        regions = []
+        for jaxpr, consts in ((params["cond_jaxpr"], cond_consts), (params["body_jaxpr"], body_consts)):
+            region = Region([g.parameter(x.dtype) for x in start])
+            now = [start[i] if i in still else x for i, x in enumerate(region.parameters)]
+            region.results = _flat(it.closed(jaxpr, [*consts, *_unflat(now, carry)]))
+            regions.append(region)
+        return regions
+
+    regions = interpret(())
+    body = regions[1]
+    still = [i for i, x in enumerate(start) if g.stays(body.results[i], body.parameters[i], x)]
+    if still:
+        # These end each round as they began, which the rest of the body can make use of.
+        with g.constant_in_loop([start[i] for i in still]):
+            again = interpret(still)
+        if all(again[1].results[i] is start[i] for i in still):
+            regions = again
+            for i in still:
+                again[1].results[i] = again[1].parameters[i]
     node = g.control("while", tuple(start), tuple(regions))
     return _unflat([g.result(node, i, x.dtype) for i, x in enumerate(start)], carry)
 

@@ -1,26 +1,61 @@
 """Matrix factorisations of small matrices, written out in scalar nodes."""
 
-import functools
-
-import jax
 import numpy as np
 
 from dalembert.kernels.graph import Graph, Node
-from dalembert.kernels.interpret import Interpreter, Nodes, objects, rule
-from dalembert.numerics import unrolled_solve
-
-
-@functools.cache
-def _solve_jaxpr(a: tuple, b: tuple, dtype: np.dtype, positive: bool):
-    return jax.make_jaxpr(functools.partial(unrolled_solve, positive=positive, masks=True))(
-        jax.ShapeDtypeStruct(a, dtype), jax.ShapeDtypeStruct(b, dtype)
-    )
+from dalembert.kernels.interpret import Interpreter, Nodes, conditional, objects, rule
+from dalembert.numerics import multiplier_bound
 
 
 @rule("small_solve")
 def _small_solve(it: Interpreter, equation, a: Nodes, b: Nodes):
-    dtype, positive = equation.outvars[0].aval.dtype, equation.params["positive"]
-    return it.closed(_solve_jaxpr(a.shape, b.shape, dtype, positive), [a, b])
+    """As in dalembert.numerics: elimination without pivoting, and with it where that went badly."""
+    g, n, columns = it.graph, len(a), b.reshape(len(a), -1).T
+    if n == 0:
+        return [b]
+    if n == 1 and not equation.params["positive"]:
+        return [objects([g.op("div", x, a[0, 0]) for x in b.flat], b.shape)]
+    plain, inverses = a.copy(), []
+    for k in range(n):
+        inverses.append(g.op("div", g.const(1, a[0, 0].dtype), plain[k, k]))
+        for i in range(k + 1, n):
+            plain[i, k] = g.op("mul", plain[i, k], inverses[k])
+            for j in range(k + 1, n):
+                plain[i, j] = g.op("sub", plain[i, j], g.op("mul", plain[i, k], plain[k, j]))
+    if equation.params["positive"]:
+        floor, nan = g.const(64 * np.finfo(float).eps, a[0, 0].dtype), g.const(np.nan, a[0, 0].dtype)
+        for i in range(n):
+            sound = g.op("gt", plain[i, i], g.op("mul", floor, g.op("abs", a[i, i])))
+            inverses[i] = g.choose(sound, inverses[i], nan)
+        return [_substituted(g, plain, inverses, columns, b.shape)]
+    bound = g.const(multiplier_bound(n), a[0, 0].dtype)
+    checks = [g.op("le", g.op("abs", plain[i, k]), bound) for i in range(n) for k in range(i)]
+    well = g.fold_left("and", checks)
+    result = _substituted(g, plain, inverses, columns, b.shape)
+    if well.is_const and well.value:
+        return [result]
+    factors, _, order = _factor(g, a)
+    factors = objects(factors, a.shape)
+    inverses = [g.op("div", g.const(1, a[0, 0].dtype), factors[k, k]) for k in range(n)]
+    permuted = np.array([[g.pick(row, list(column)) for row in order] for column in columns], object)
+    pivoted = _substituted(g, factors, inverses, permuted, b.shape)
+    return [objects(conditional(g, well, [list(pivoted.flat), list(result.flat)]), b.shape)]
+
+
+def _substituted(g: Graph, factors: Nodes, inverses: list[Node], columns: Nodes, shape: tuple) -> Nodes:
+    """The solution from L U = `factors` (L with ones on its diagonal) and 1/diag U, for each right side."""
+    n, solved = len(factors), []
+    for column in columns:
+        y = list(column)
+        for i in range(n):
+            for k in range(i):
+                y[i] = g.op("sub", y[i], g.op("mul", factors[i, k], y[k]))
+        for i in reversed(range(n)):
+            for j in range(i + 1, n):
+                y[i] = g.op("sub", y[i], g.op("mul", factors[i, j], y[j]))
+            y[i] = g.op("mul", y[i], inverses[i])
+        solved.append(y)
+    return objects([y[i] for i in range(n) for y in solved], shape)
 
 
 def _batches(x: Nodes) -> list[Nodes]:

@@ -12,6 +12,7 @@ from dalembert.model import (
     System,
     acceleration,
     annihilator,
+    is_written_constant,
     multipliers,
     oblique_projection,
     potential_gradient,
@@ -79,7 +80,7 @@ class DLA(Method):
         (q0, v0), a = state, self.alpha
         mass = system.metric(q0)
         qm = q0 + (1 - a) * h * v0
-        if _has_one_forms(system) and not system.gives("potential"):
+        if _has_one_forms(system) and is_written_constant(system.potential, q0):
             v1, _, reaction, report = _solve_multipliers(system, mass, qm, v0, a * h, state, h)
             return State(qm + a * h * v1, v1), ReactionMemory(qm, reaction), report
         pull = solve_spd(mass, potential_gradient(system, q0))

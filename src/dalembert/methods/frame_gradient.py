@@ -76,7 +76,7 @@ class FrameGradient(Method):
         v0 = matvec(b0, memory.w)
         momentum0 = matvec(system.metric(q0), v0)
         derivative = GRADIENTS[self.gradient]
-        constant = is_written_constant(system, q0)
+        constant = is_written_constant(system.metric, q0)
 
         def middle(u):
             """The frame at the midpoint, the metric there, and w0 in that frame."""

@@ -5,6 +5,7 @@ one-forms or which spanning vectors the user wrote. Where a frame is given it is
 stays regular where one-forms may lose rank.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -43,9 +44,9 @@ def total_energy(system: System, q: Array, v: Array) -> Array:
     return 0.5 * jnp.sum(v * matvec(system.metric(q), v)) + system.potential(q)
 
 
-def is_written_constant(system: System, q: Array) -> bool:
-    """Whether the mass matrix is written without q, so that it is constant whatever the parameters are."""
-    jaxpr = jax.make_jaxpr(system.metric)(jax.ShapeDtypeStruct(q.shape, q.dtype)).jaxpr
+def is_written_constant(function: Callable[[Array], Array], q: Array) -> bool:
+    """Whether a function (a system's metric or potential) is written without q: constant for any parameters."""
+    jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(q.shape, q.dtype)).jaxpr
     return not any(_reached(jaxpr, [True] * len(jaxpr.invars)))
 
 

@@ -56,15 +56,16 @@ def survey(system: System, q: Array, v: Array, around: Array, velocities: Array)
             [0.5 * jnp.sum(x * (system.metric(q) @ x)), system.potential(q), system.lagrangian(q, x)]
         )
 
-    one = jnp.eye(system.dimension)
-    turned = {c: given(q + 2 * jnp.pi * one[system.coordinates.index(c)]) for c in system.angles}
+    turns = [[2 * np.pi * (c == name) for name in system.coordinates] for c in system.angles]
+    values = jax.vmap(given)(q + np.array([[0.0] * system.dimension, *turns]))
+    here, *turned = (jax.tree.map(lambda x, i=i: x[i], values) for i in range(1 + len(turns)))
     return Survey(
         system.metric(q),
         system.potential(q),
         system.forces(q, v),
         annihilator(system, q),
-        given(q),
-        turned,
+        here,
+        dict(zip(system.angles, turned, strict=True)),
         jax.grad(system.potential)(q),
         jax.vmap(system.metric)(around),
         jax.vmap(product)(around),

@@ -5,10 +5,10 @@ from dalembert.numerics.linear import (
     inverse_square_root,
     matmul,
     matvec,
+    multiplier_bound,
     null_space,
     solve,
     solve_spd,
-    unrolled_solve,
 )
 from dalembert.numerics.newton import NewtonInfo, newton
 
@@ -19,9 +19,9 @@ __all__ = [
     "is_traced",
     "matmul",
     "matvec",
+    "multiplier_bound",
     "newton",
     "null_space",
     "solve",
     "solve_spd",
-    "unrolled_solve",
 ]

@@ -58,40 +58,36 @@ def _substitute(low: list, u: list, inverses: list, b: Array) -> Array:
     return jnp.stack(y)
 
 
-def _factors_hold(low: list) -> Array:
-    """Whether elimination went well without pivoting: no multiplier (nor NaN) beyond the (n-1)-th root of 1000.
+def multiplier_bound(n: int) -> float:
+    """How large a multiplier of elimination without pivoting may be: the (n-1)-th root of 1000.
 
     Entries then grow by a factor of about a thousand at most, so no more than three digits are lost before we pivot.
     """
+    return 1e3 ** (1 / (n - 1))
+
+
+def _factors_hold(low: list) -> Array:
+    """Whether elimination went well without pivoting: no multiplier (nor NaN) beyond the bound."""
     multipliers = [x for i, row in enumerate(low) for x in row[:i]]
-    bound = 1e3 ** (1 / (len(low) - 1))
+    bound = multiplier_bound(len(low))
     return functools.reduce(lax.bitwise_and, [jnp.abs(x) <= bound for x in multipliers])
 
 
-def _exchange(x: Array, k: int, other: Array, masks: bool) -> Array:
-    """x with row k and row `other` exchanged, by indexing or by masks."""
-    rows = np.arange(x.shape[0])
-    if not masks:
-        return x[jnp.where(rows == k, other, jnp.where(rows == other, k, rows))]
-    chosen = (rows == other)[:, None]
-    row = jnp.sum(jnp.where(chosen, x, 0.0), axis=0)
-    return jnp.where((rows == k)[:, None], row, jnp.where(chosen, x[k], x))
-
-
-def _pivoted(a: Array, b: Array, masks: bool) -> Array:
+def _pivoted(a: Array, b: Array) -> Array:
     """Gauss-Jordan elimination with partial pivoting; a singular matrix gives NaN or infinity."""
     n = a.shape[0]
     rows = np.arange(n)
     left, right = a, b.reshape(n, -1)  # kept apart, so that the result stays linear in b
     for k in range(n):
         best = jnp.argmax(jnp.where(rows >= k, jnp.abs(left[:, k]), -1.0))
-        left, right = (_exchange(x, k, best, masks) for x in (left, right))
+        exchanged = jnp.where(rows == k, best, jnp.where(rows == best, k, rows))
+        left, right = left[exchanged], right[exchanged]
         factors, pivot, here = left[:, k : k + 1], left[k, k], (rows == k)[:, None]
         left, right = (jnp.where(here, x / pivot, x - factors * (x[k] / pivot)) for x in (left, right))
     return right.reshape(b.shape)
 
 
-def _solve(a: Array, b: Array, masks: bool) -> Array:
+def _solve(a: Array, b: Array) -> Array:
     if a.shape[0] == 0:
         return b
     if a.shape[0] == 1:
@@ -99,9 +95,7 @@ def _solve(a: Array, b: Array, masks: bool) -> Array:
     low, u, inverses = _factor(a)
     # The predicate depends on the matrix alone, so the solve stays linear (transposable) in b and is not
     # doubled when right sides are batched.
-    return lax.cond(
-        _factors_hold(low), lambda: _substitute(low, u, inverses, b), lambda: _pivoted(a, b, masks)
-    )
+    return lax.cond(_factors_hold(low), lambda: _substitute(low, u, inverses, b), lambda: _pivoted(a, b))
 
 
 def _solve_spd(a: Array, b: Array) -> Array:
@@ -119,9 +113,9 @@ def _solve_spd(a: Array, b: Array) -> Array:
 solve_p = Primitive("small_solve")
 
 
-def unrolled_solve(a: Array, b: Array, *, positive: bool, masks: bool = False) -> Array:
-    """What the primitive computes, in elementary operations; with masks instead of indexing for kernels."""
-    return _solve_spd(a, b) if positive else _solve(a, b, masks)
+def _unrolled(a: Array, b: Array, *, positive: bool) -> Array:
+    """What the primitive computes, in elementary operations."""
+    return _solve_spd(a, b) if positive else _solve(a, b)
 
 
 def _bind(a: Array, b: Array, positive: bool) -> Array:
@@ -150,15 +144,15 @@ def _batch(arguments, dims, *, positive: bool):
         b = jnp.moveaxis(b, b_dim, -1)
         x = _bind(a, b.reshape(b.shape[0], int(np.prod(b.shape[1:]))), positive).reshape(b.shape)
         return x, x.ndim - 1
-    return jax.vmap(functools.partial(unrolled_solve, positive=positive), dims)(a, b), 0
+    return jax.vmap(functools.partial(_unrolled, positive=positive), dims)(a, b), 0
 
 
-solve_p.def_impl(functools.partial(jax.jit, static_argnames="positive")(unrolled_solve))
+solve_p.def_impl(functools.partial(jax.jit, static_argnames="positive")(_unrolled))
 solve_p.def_abstract_eval(lambda a, b, *, positive: ShapedArray(b.shape, b.dtype))
 ad.primitive_jvps[solve_p] = _jvp
 ad.primitive_transposes[solve_p] = _transpose
 batching.primitive_batchers[solve_p] = _batch
-mlir.register_lowering(solve_p, mlir.lower_fun(unrolled_solve, multiple_results=False))
+mlir.register_lowering(solve_p, mlir.lower_fun(_unrolled, multiple_results=False))
 
 
 def solve(a: Array, b: Array) -> Array:
