@@ -67,15 +67,18 @@ class _Circle(Writer):
         sign = self.two("shl", bits, self.number_of(63 - place, _WHOLE), _WHOLE)
         if place:
             sign = self.two("and", sign, self.number_of(np.int64(-(2**63)), _WHOLE), _WHOLE)
+        if self.lanes == 1:  # a product with 1 or -1: x need not move to the registers for whole numbers
+            one = self.two("or", sign, self.number_of(np.float64(1).view(np.int64), _WHOLE), _WHOLE)
+            return self.two("fmul", x, self.put(f"bitcast {whole} {one} to {kind}"))
         turned = self.two("xor", self.put(f"bitcast {kind} {x} to {whole}"), sign, _WHOLE)
         return self.put(f"bitcast {whole} {turned} to {kind}")
 
     def sine(self) -> str:
         r, tail, bits = self.reduced(_HALVES)
         square = self.two("fmul", r, r)
-        cubed = self.two("fmul", r, square)
-        rest = self.fma(cubed, self.polynomial(_WIDE_SINE, square), tail)
-        return self.signed(self.two("fadd", r, rest), bits, 0)
+        polynomial = self.polynomial(_WIDE_SINE, square)
+        r, tail = self.signed(r, bits, 0), self.signed(tail, bits, 0)  # early, beside the polynomial
+        return self.two("fadd", r, self.fma(self.two("fmul", r, square), polynomial, tail))
 
     def both(self) -> list[str]:
         r, tail, bits = self.reduced(_QUARTERS)
@@ -121,7 +124,9 @@ def _functions(lanes: int, both: bool) -> tuple[str, frozenset[str]]:
     w.do(f"ret {pair} {w.put(f'call {pair} @{what}{lanes}.far({kind} %x)')}")
     head = f"define internal {pair} @{what}{lanes}({kind} %x) alwaysinline"
     far = _Circle(lanes)
-    calls = [far.call(f"llvm.{name}.{suffix}", _FLOAT, [Value("%x")], wide) for name in ("sin", "cos")[: 1 + both]]
+    calls = [
+        far.call(f"llvm.{name}.{suffix}", _FLOAT, [Value("%x")], wide) for name in ("sin", "cos")[: 1 + both]
+    ]
     far.give(calls)
     away = f"define internal {pair} @{what}{lanes}.far({kind} %x) noinline cold"
     texts = [f"{h} {{\nentry:\n{x.body()}\n}}" for h, x in ((head, w), (away, far))]

@@ -62,6 +62,10 @@ class Graph:
         self.count = 0
         self.table: dict[Any, Node] = {}
         self.still: frozenset[int] = frozenset()
+        self.nodes: dict[int, Node] = {}
+        self.factors: dict[int, tuple[int, ...] | None] = {}
+        self.cosines: dict[int, int] = {}
+        """For the sine of an angle, by number, the number of its cosine."""
         self.finite: set[int] = set()
         """Nodes that were asked to be finite: what is made of them alone need not be asked again."""
         self.bounded: dict[int, Node] = {}
@@ -69,7 +73,8 @@ class Graph:
 
     def _new(self, op: str, args: tuple, dtype: Any, params: Any = None, value: Any = None) -> Node:
         self.count += 1
-        return Node(self.count, op, args, np.dtype(dtype), params, value)
+        node = self.nodes[self.count] = Node(self.count, op, args, np.dtype(dtype), params, value)
+        return node
 
     def const(self, value: Any, dtype: Any) -> Node:
         """A known scalar."""

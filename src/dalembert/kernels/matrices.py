@@ -14,7 +14,10 @@ def _small_solve(it: Interpreter, equation, a: Nodes, b: Nodes):
     if n == 0:
         return [b]
     if n == 1 and not equation.params["positive"]:
-        return [objects([g.op("div", x, a[0, 0]) for x in b.flat], b.shape)]
+        inverse = g.op(
+            "div", g.const(1, a[0, 0].dtype), a[0, 0]
+        )  # computed before a loop that leaves a alone
+        return [objects([g.op("mul", x, inverse) for x in b.flat], b.shape)]
     plain, inverses = a.copy(), []
     for k in range(n):
         inverses.append(g.op("div", g.const(1, a[0, 0].dtype), plain[k, k]))

@@ -49,11 +49,51 @@ def _is(x: Any, value: float) -> bool:
     return x.op == "const" and x.value == value
 
 
+def _factors(g: Any, x: Any) -> tuple[int, ...] | None:
+    """The numbers of the nodes whose product x is, in order; None where there are more than eight."""
+    if x.op != "mul":
+        return (x.id,)
+    if x.id not in g.factors:
+        parts = [_factors(g, a) for a in x.args]
+        found = None if None in parts else tuple(sorted(parts[0] + parts[1]))  # type: ignore[operator]
+        g.factors[x.id] = found if found and len(found) <= 8 else None
+    return g.factors[x.id]
+
+
+def _without(items: tuple[int, ...], twice: int) -> list[int]:
+    rest = list(items)
+    rest.remove(twice)
+    rest.remove(twice)
+    return rest
+
+
+def _circle(g: Any, dtype, a: Any, b: Any):
+    """k sin(x)^2 + k cos(x)^2 = k, which metrics and one-forms in terms of angles are full of."""
+    first, second = _factors(g, a), _factors(g, b)
+    if first is None or second is None or len(first) != len(second):
+        return None
+    for items, others in ((first, second), (second, first)):
+        for x, y in zip(items, items[1:], strict=False):
+            cosine = g.cosines.get(x) if x == y else None
+            if (
+                cosine is not None
+                and others.count(cosine) >= 2
+                and _without(items, x) == _without(others, cosine)
+            ):
+                rest = [g.nodes[i] for i in _without(items, x)]
+                return g.fold_left("mul", rest) if rest else g.const(1, dtype)
+    return None
+
+
 def _add(g: Any, dtype, params, a: Any, b: Any):
     if _is(a, 0):
         return b
     if _is(b, 0):
         return a
+    if a.op == "mul" and b.op == "mul" and g.cosines:
+        whole = _circle(g, dtype, a, b)
+        if whole is not None:
+            return whole
     if a.op == "neg":
         return g.op("sub", b, a.args[0])
     return g.op("sub", a, b.args[0]) if b.op == "neg" else None
@@ -66,6 +106,8 @@ def _sub(g: Any, dtype, params, a: Any, b: Any):
         return g.op("neg", b)
     if a is b and a.id in g.still:
         return g.const(0, dtype)
+    if a.op == "mul" and b.op == "mul" and g.cosines and _factors(g, a) == _factors(g, b) is not None:
+        return g.const(0, dtype)  # the same product in another order
     return g.op("add", a, b.args[0]) if b.op == "neg" else None
 
 

@@ -85,7 +85,10 @@ def _both(g: Graph, x: Node, gpu: bool) -> list[Node]:
     key = ("sincos", x.id)
     if key not in g.table:
         g.table[key] = _sincos(g, x, gpu)  # type: ignore[assignment]
-        g.bounded.update((node.id, x) for node in g.table[key] if not node.is_const)  # type: ignore[union-attr]
+        sine, cosine = g.table[key]  # type: ignore[misc]
+        if not x.is_const:
+            g.bounded.update({sine.id: x, cosine.id: x})
+            g.cosines[sine.id] = cosine.id
     return g.table[key]  # type: ignore[return-value]
 
 

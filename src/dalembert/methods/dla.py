@@ -27,7 +27,9 @@ class ReactionMemory(NamedTuple):
     reaction: Array
 
 
-def _solve_multipliers(system: System, mass: Array, qm: Array, free: Array, reach: Any, state: State, h: Array):
+def _solve_multipliers(
+    system: System, mass: Array, qm: Array, free: Array, reach: Any, state: State, h: Array
+):
     """v1 = free + Z x with A(qm + reach v1) v1 = 0, Z = M^-1 A(qm)^T: as many unknowns x as one-forms.
 
     Returns v1, the multipliers x/h, their share Z x/h of the acceleration, and the report.

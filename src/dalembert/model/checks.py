@@ -44,10 +44,10 @@ def check_system(system: System) -> None:
         raise ValueError(f"{name} gives neither lagrangian(q, v) nor metric(q); define one of the two")
     if system.gives("lagrangian") and (system.gives("metric") or system.gives("potential")):
         raise ValueError(f"{name} gives both lagrangian and metric or potential; keep one description")
-    for leaf in jax.tree.leaves(as_arrays(system)):
+    leaves, tree = jax.tree.flatten(as_arrays(system))
+    for leaf in leaves:
         if not is_traced(leaf) and not np.all(np.isfinite(leaf)):
             raise ValueError(f"{name}: a parameter is NaN or infinite in {system}; give finite numbers")
-    leaves, tree = jax.tree.flatten(as_arrays(system))
     key = (tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
     if key not in _known:  # shapes depend on nothing else
         _check_shapes(system)

@@ -42,31 +42,31 @@ def newton(
     # Errors of Newton go like e (e/e_before)^2, those of Broyden at least like e (e/e_before).
     power = 2 if slope is None else 1
 
-    def settled(error, before, count, scale, noise):
-        predicted = error * (error / before) ** power
-        stalled = (error > 0.25 * before) & ((before < 1e-11 * scale) | (error < noise))
-        return (error <= 2 * eps * scale) | ((count > 1) & ((predicted <= 0.25 * eps * scale) | stalled))
+    def settled(error, before, count, noise):
+        predicted = error ** (power + 1) <= 0.25 * eps * before**power
+        stalled = (error > 0.25 * before) & ((before < 1e-11) | (error < noise))
+        return (error <= 2 * eps) | ((count > 1) & (predicted | stalled))
 
     def iterate(correct, x, memory, scale, noise):
         """Corrections until they settle; `correct(x, memory)` returns a correction and the memory."""
+        unit = 1 / scale
+        noise = noise * unit
 
         def unfinished(carry):
             _, _, error, before, count = carry
-            return (
-                ~settled(error, before, count, scale, noise) & jnp.isfinite(error) & (count < MAX_ITERATIONS)
-            )
+            return ~settled(error, before, count, noise) & jnp.isfinite(error) & (count < MAX_ITERATIONS)
 
         def body(carry):
             x, memory, error, _, count = carry
             step, memory = correct(x, memory)
-            return x + step, memory, jnp.max(jnp.abs(step)), error, count + 1
+            return x + step, memory, jnp.max(jnp.abs(step)) * unit, error, count + 1
 
         large = jnp.full((), jnp.finfo(x.dtype).max, x.dtype)
         start = (x, memory, large, large, jnp.zeros((), jnp.int32))
         x, _, error, before, count = lax.while_loop(unfinished, body, start)
         # As floats, which have derivatives (zero ones).
-        good = settled(error, before, count, scale, noise)
-        return x, jnp.stack([error / scale, count.astype(x.dtype), good.astype(x.dtype)])
+        good = settled(error, before, count, noise)
+        return x, jnp.stack([error, count.astype(x.dtype), good.astype(x.dtype)])
 
     def solve_root(f, x, scale, noise, inverse):
         def exact(x, memory):

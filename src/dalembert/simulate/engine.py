@@ -1,8 +1,10 @@
 """What runs the time loop: a kernel of machine code where there is one, else XLA."""
 
+import contextlib
 import functools
 import threading
 import warnings
+from collections import OrderedDict
 from typing import Any, NamedTuple
 
 import jax
@@ -87,18 +89,28 @@ class Native:
 
 
 _surveyed: set[Any] = set()
+_surveys: OrderedDict[Any, Any] = OrderedDict()
 
 
 def quick_survey(*arguments: Any) -> Any:
-    """The survey of a system: of a kind met for the first time without compiling, later by the compiled function."""
-    kind = jax.tree.structure(arguments[0])
+    """The survey of a system: of a kind met for the first time without compiling, later by the compiled function.
+
+    The last ones are remembered, so that many runs from one start ask once.
+    """
+    leaves, tree = jax.tree.flatten(arguments)
+    key = (tree, *(np.asarray(x).tobytes() for x in leaves))
+    if key in _surveys:
+        return _surveys[key]
+    kind, found = jax.tree.structure(arguments[0]), None
     if kind not in _surveyed:
         _surveyed.add(kind)
-        try:
-            return evaluate(survey.__wrapped__, *arguments)  # pyright: ignore[reportFunctionMemberAccess]
-        except Unsupported:
-            pass
-    return survey(*arguments)
+        with contextlib.suppress(Unsupported):
+            found = evaluate(survey.__wrapped__, *arguments)  # pyright: ignore[reportFunctionMemberAccess]
+    found = survey(*arguments) if found is None else found
+    _surveys[key] = jax.tree.map(np.asarray, found)
+    if len(_surveys) > 16:
+        _surveys.popitem(last=False)
+    return _surveys[key]
 
 
 _known: dict[Any, Any] = {}

@@ -53,6 +53,7 @@ def simulate(
     steps, save_every = int(steps), int(save_every)
     check_system(system)
     check_method(method)
+    system, method = as_arrays(system), as_arrays(method)
     if is_traced((system, method, q0, v0)):
         _check_shapes(system, q0, v0)
         method.check_forces(system)
@@ -60,16 +61,16 @@ def simulate(
         with _telling_of_closures():
             method.check(system, check_start(system, q0, v0, quick_survey))
     traced = is_traced((system, method, q0, v0, h, t0))
-    system, method = as_arrays(system), as_arrays(method)
-    q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
     if traced:
+        q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
         (code, residual, done), rows = _traced(system, method, q0, v0, h, steps, save_every)
         index = jnp.asarray(saved_steps(steps, save_every))
         end = {"code": code, "steps": done, "residual": residual}
         made = {"system": system, "method": method, "h": h, "save_every": save_every}
         return Trajectory(t=t0 + index * h, **rows._asdict(), **end, **made)
     with _telling_of_closures():
-        solution = _run(system, method, (q0, v0, h, t0), steps, save_every, progress)
+        start = [np.asarray(x, float) for x in (q0, v0, h, t0)]
+        solution = _run(system, method, start, steps, save_every, progress)
     if solution.status is Status.INTERRUPTED:
         warnings.warn(solution.message, stacklevel=2)
     elif throw and solution.status is not Status.OK:
