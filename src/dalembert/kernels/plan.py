@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dalembert.kernels.graph import Node, Region, own
+from dalembert.kernels.graph import Node, Region
 
 
 def regions_of(control: Node) -> Sequence[Region]:
@@ -30,8 +30,6 @@ class Plan:
         self._reach()
         self.content: dict[int, list[Node]] = {id(self.root): []}
         self._schedule()
-        for nodes in self.content.values():
-            self._share_divisions(nodes)
 
     def _reach(self) -> None:
         todo = list(self.outputs)
@@ -123,28 +121,6 @@ class Plan:
                     uses.setdefault(argument.id, []).append(best)
         for nodes in self.content.values():
             nodes.reverse()
-
-    def _share_divisions(self, nodes: list[Node]) -> None:
-        """One division for all quotients of a region with the same denominator, which become products."""
-        quotients: dict[int, list[Node]] = {}
-        for node in nodes:
-            if node.op == "div" and node.dtype.kind == "f":
-                quotients.setdefault(node.args[1].id, []).append(node)
-        multiply, params, _ = own("mul")
-        for below, group in quotients.items():
-            if len(group) == 1:
-                continue
-            one = next((node for node in group if node.args[0].is_const and node.args[0].value == 1), None)
-            if one is None:
-                first = group[0]
-                unit = Node(0, "const", (), first.dtype, None, first.dtype.type(1))
-                one = Node(-below, "div", (unit, first.args[1]), first.dtype, first.params, None)
-            else:
-                nodes.remove(one)
-            nodes.insert(nodes.index(next(node for node in group if node is not one)), one)
-            for node in group:
-                if node is not one:
-                    node.op, node.args, node.params = "mul", (node.args[0], one), (multiply, params)
 
     def in_groups(self, region: Region) -> list[Node | list[Node]]:
         """The operations of a region in order, sines and cosines that can be computed together as lists.

@@ -3,6 +3,7 @@
 Every rule takes (graph, dtype, parameters, *arguments) and returns a simpler node, or None.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -73,7 +74,7 @@ def _circle(g: Any, dtype, a: Any, b: Any):
     if first is None or second is None or len(first) != len(second):
         return None
     for items, others in ((first, second), (second, first)):
-        for x, y in zip(items, items[1:], strict=False):
+        for x, y in itertools.pairwise(items):
             cosine = g.cosines.get(x) if x == y else None
             if (
                 cosine is not None

@@ -39,8 +39,9 @@ class DiscreteGradient(Method):
 
     Equations: [modin2020] (A.3), with a constant mass matrix, qb = (q0+q1)/2, ub = (u0+u1)/2:
         q1 = q0 + h ub,   M (u1 - u0) = -h DV(q0, q1) + h A(qb)^T lam,   A(qb) ub = 0.
-    Memory: the velocity u, which satisfies the constraint at the start only; for the multiplier, which is
-    computed only where it is saved, u's last change a unit of time, and q1 - q0. The state's velocity is its projection onto D; the energy of u is the one that is kept exactly.
+    Memory: the velocity u, which satisfies the constraint at the start only; its last change a unit of time and
+    q1 - q0, from which the multiplier is computed where it is saved. The state's velocity is the projection of u
+    onto D; the energy of u is the one that is kept exactly.
     Erratum: the bar of the discrete gradient is missing in print.
     """
 
