@@ -10,15 +10,15 @@ from dalembert.numerics import multiplier_bound
 @rule("small_solve")
 def _small_solve(it: Interpreter, equation, a: Nodes, b: Nodes):
     """As in dalembert.numerics: elimination without pivoting, and with it where that went badly."""
-    g, n, columns = it.graph, len(a), b.reshape(len(a), -1).T
-    if n == 0:
+    g, n = it.graph, len(a)
+    if b.size == 0:
         return [b]
     if n == 1 and not equation.params["positive"]:
         inverse = g.op(
             "div", g.const(1, a[0, 0].dtype), a[0, 0]
         )  # computed before a loop that leaves a alone
         return [objects([g.op("mul", x, inverse) for x in b.flat], b.shape)]
-    plain, inverses = a.copy(), []
+    columns, plain, inverses = b.reshape(n, -1).T, a.copy(), []
     for k in range(n):
         inverses.append(g.op("div", g.const(1, a[0, 0].dtype), plain[k, k]))
         for i in range(k + 1, n):
