@@ -42,6 +42,11 @@ class Emitter:
                 values[node.id] = results[node.value]
             elif node.op in ("while", "cond", "loop"):
                 values[node.id] = getattr(self, f"_{node.op}")(node, values)
+            elif node.op == "list":
+                index = self._read(node.args[0], values)
+                values[node.id] = lax.dynamic_index_in_dim(
+                    jnp.asarray(node.params, node.dtype), index, 0, keepdims=False
+                )
             elif not self._fuse(node, values):
                 primitive, params = node.params
                 arguments = [values[a.id] if a.op != "const" else a.value for a in node.args]

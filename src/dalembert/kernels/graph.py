@@ -155,6 +155,14 @@ class Graph:
             low, self.pick(index, options[:half], first), self.pick(index, options[half:], first + half)
         )
 
+    def listed(self, index: Node, options: Sequence[Node]) -> Node:
+        """options[index] for known numbers and an index within range, as a list in memory."""
+        values = tuple(float(option.value) for option in options)
+        key = ("list", index.id, values)
+        if key not in self.table:
+            self.table[key] = self._new("list", (index,), options[0].dtype, values)
+        return self.table[key]
+
     def stays(self, result: Node, variable: Node, start: Node) -> bool:
         """Whether a loop's variable that begins as `start` ends its first round, hence every one, as it began.
 
@@ -181,7 +189,7 @@ class Graph:
             return node
         if node.id not in known:
             known[node.id] = None
-            if depth and node.op not in ("parameter", "result", "while", "cond", "loop"):
+            if depth and node.op not in ("parameter", "result", "list"):
                 args = [self._with(argument, known, depth - 1) for argument in node.args]
                 if None not in args:
                     primitive, params = node.params

@@ -58,11 +58,21 @@ CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_v
 class Interpreter:
     """Turns jaxprs into nodes of one graph; `special` replaces single functions (sin, cos) by better ones."""
 
-    def __init__(self, graph: Graph, special: dict[str, Callable[[Graph, Node], Node]] | None = None):
+    def __init__(
+        self, graph: Graph, special: dict[str, Callable[[Graph, Node], Node]] | None = None, lists: bool = False
+    ):
         self.graph = graph
+        self.lists = lists
+        """Whether numbers may be read from a list in memory, which a GPU's kernel cannot do."""
         self.special = special or {}
         self.closed_over: dict[int, Nodes] = {}
         """Values that are not known yet although they appear as constants, and the nodes for them."""
+
+    def picked(self, index: Node, options: Sequence[Node]) -> Node:
+        """options[index], the index being within range."""
+        if self.lists and len(options) > 3 and all(x.is_const and x.dtype == np.float64 for x in options):
+            return self.graph.listed(index, options)
+        return self.graph.pick(index, options)
 
     def constant(self, value: Any) -> Nodes:
         """A known array, as nodes."""
@@ -248,7 +258,7 @@ def _scan(it: Interpreter, equation, *inputs):
     region = Region([counter, *(g.parameter(x.dtype) for x in start)])
     index = g.op("sub", g.const(length - 1, np.int32), counter) if params["reverse"] else counter
     here = [
-        objects([g.pick(index, column) for column in x.reshape(length, -1).T.tolist()], x.shape[1:])
+        objects([it.picked(index, column) for column in x.reshape(length, -1).T.tolist()], x.shape[1:])
         for x in sequences
     ]
     results = it.closed(jaxpr, [*consts, *_unflat(region.parameters[1:], carry), *here])

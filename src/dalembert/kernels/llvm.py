@@ -4,6 +4,7 @@ Every scalar lives in a register: a number, or with `lanes` a vector with one nu
 their last member is done, each member keeping its own result.
 """
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -129,7 +130,7 @@ class Writer:
                 for i, a in enumerate(arguments)
             ]
         kind = node.args[0].dtype.kind
-        for table in (_select, _arithmetic, _functions, _conversions):
+        for table in (_list, _select, _arithmetic, _functions, _conversions):
             text = table(self, node, arguments, kind, wide)
             if text:
                 return Value(text, wide)
@@ -138,6 +139,19 @@ class Writer:
     def body(self) -> str:
         """All instructions."""
         return "\n".join(self.lines)
+
+
+def _list(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> str:
+    if node.op != "list":
+        return ""
+    if wide:
+        raise Unsupported("scan", "over numbers chosen differently by each member")
+    numbers = [literal(np.float64(x)) for x in node.params]
+    name = f"@list{hashlib.sha256(repr(numbers).encode()).hexdigest()[:16]}"
+    array = f"[{len(numbers)} x double]"
+    w.declared.add(f"{name} = private constant {array} [{', '.join(f'double {x}' for x in numbers)}]")
+    index = w.type(node.args[0].dtype, False)
+    return w.put(f"load double, ptr {w.put(f'getelementptr {array}, ptr {name}, i64 0, {index} {a[0].text}')}")
 
 
 def _select(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> str:

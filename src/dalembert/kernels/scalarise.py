@@ -39,7 +39,7 @@ class Scalars:
             nodes = [graph.input(dtype, position + i, position + i < fixed) for i in range(size)]
             arrays.append(objects(nodes, shape))
             position += size
-        interpreter = Interpreter(graph, ON_GPU if gpu else SPECIAL)
+        interpreter = Interpreter(graph, ON_GPU if gpu else SPECIAL, lists=not gpu)
         self.closed_over = [c for c in jaxpr.consts if isinstance(c, Tracer)]
         """Values of other JAX code that the function uses; `run` wants their entries after the arguments'."""
         for tracer in self.closed_over:

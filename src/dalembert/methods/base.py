@@ -125,8 +125,10 @@ def solve_velocity(
     it makes. Positions are known to eps |q|, so velocities below eps |q|/h are not resolved: near rest the
     iteration may end there.
     """
-    resolved = jnp.finfo(guess.dtype).eps * jnp.max(jnp.abs(state.q)) / jnp.abs(h)
+    number, length = jnp.finfo(guess.dtype), jnp.abs(h)
+    resolved = number.eps * jnp.max(jnp.abs(state.q))
     natural = jnp.maximum(jnp.max(jnp.abs(state.v)), jnp.max(jnp.abs(kick)))
-    scale = natural + resolved + jnp.finfo(guess.dtype).tiny
-    x, info = newton(equations, guess, scale / size, slope, noise=64 * resolved / size)
+    # Multiplied by h, so that there is one division a step and no more.
+    inverse = 1 / (natural * length + resolved + number.tiny * (1 + length))
+    x, info = newton(equations, guess, length * inverse * size, slope, noise=64 * resolved * inverse)
     return x, Report(*info)

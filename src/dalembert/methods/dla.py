@@ -21,10 +21,18 @@ from dalembert.numerics import is_traced, matvec, solve_spd
 
 
 class ReactionMemory(NamedTuple):
-    """The constraint's part of the acceleration in the last step, and the configuration of its one-forms."""
+    """What the constraint did to the velocity in the last step, the one-forms' configuration, the step's size."""
 
     where: Array
-    reaction: Array
+    change: Array
+    h: Array
+
+
+class ImpulseMemory(NamedTuple):
+    """The multiplier of the last step, times the step's size, and that."""
+
+    impulse: Array
+    h: Array
 
 
 def _solve_multipliers(
@@ -32,7 +40,7 @@ def _solve_multipliers(
 ):
     """v1 = free + Z x with A(qm + reach v1) v1 = 0, Z = M^-1 A(qm)^T: as many unknowns x as one-forms.
 
-    Returns v1, the multipliers x/h, their share Z x/h of the acceleration, and the report.
+    Returns v1, x = h lam, the velocity Z x that the constraint adds, and the report.
     """
     z = solve_spd(mass, system.constraints(qm).T)
 
@@ -44,7 +52,7 @@ def _solve_multipliers(
     guess = jnp.zeros(z.shape[1], z.dtype)
     x, report = solve_velocity(violation, guess, state, h, free - state.v, size=size)
     change = matvec(z, x)
-    return free + change, x / h, change / h, report
+    return free + change, x, change, report
 
 
 def _has_one_forms(system: System) -> bool:
@@ -58,7 +66,7 @@ class DLA(Method):
         qm = q0 + (1-a) h v0,   q1 = qm + a h v1,   A(q1) v1 = 0,
         M (v1 - v0) = -a h grad V(q0) - (1-a) h grad V(q1) + h A(qm)^T lam.
     The unknown is v1, or without a potential the multiplier.
-    Memory: qm and M^-1 A(qm)^T lam of the last step, for output only.
+    Memory: qm and h M^-1 A(qm)^T lam of the last step, from which the multiplier is computed where it is saved.
     """
 
     alpha: float = eqx.field(default=0.5)
@@ -73,18 +81,18 @@ class DLA(Method):
     def init(self, system: System, state: State, h: Array) -> ReactionMemory:
         lam = acceleration(system, state.q, state.v)[1]
         pull = matvec(annihilator(system, state.q).T, lam)
-        return ReactionMemory(state.q, solve_spd(system.metric(state.q), pull))
+        return ReactionMemory(state.q, h * solve_spd(system.metric(state.q), pull), h)
 
     def output(self, system: System, state: State, memory: ReactionMemory, h: Array) -> tuple[Array, Array]:
-        return state.v, multipliers(system, memory.where, memory.reaction)
+        return state.v, multipliers(system, memory.where, memory.change / memory.h)
 
     def step(self, system: System, state: State, memory: Any, h: Array):
         (q0, v0), a = state, self.alpha
         mass = system.metric(q0)
         qm = q0 + (1 - a) * h * v0
         if _has_one_forms(system) and is_written_constant(system.potential, q0):
-            v1, _, reaction, report = _solve_multipliers(system, mass, qm, v0, a * h, state, h)
-            return State(qm + a * h * v1, v1), ReactionMemory(qm, reaction), report
+            v1, _, change, report = _solve_multipliers(system, mass, qm, v0, a * h, state, h)
+            return State(qm + a * h * v1, v1), ReactionMemory(qm, change, h), report
         pull = solve_spd(mass, potential_gradient(system, q0))
         kick = v0 - a * h * pull
 
@@ -97,7 +105,7 @@ class DLA(Method):
 
         v1, report = solve_velocity(equations, v0 - h * pull, state, h, kick - v0)
         q1 = qm + a * h * v1
-        return State(q1, v1), ReactionMemory(qm, (v1 - unconstrained(q1)) / h), report
+        return State(q1, v1), ReactionMemory(qm, v1 - unconstrained(q1), h), report
 
     def claims(self, system: System) -> Claims:
         middle = bool(np.all(np.asarray(self.alpha) == 0.5))
@@ -124,11 +132,11 @@ class DLA01(Method):
     Erratum: the "0.1" of the printed text is 0,1.
     """
 
-    def init(self, system: System, state: State, h: Array) -> Array:
-        return acceleration(system, state.q, state.v)[1]
+    def init(self, system: System, state: State, h: Array) -> ImpulseMemory:
+        return ImpulseMemory(h * acceleration(system, state.q, state.v)[1], h)
 
-    def output(self, system: System, state: State, memory: Array, h: Array) -> tuple[Array, Array]:
-        return state.v, memory
+    def output(self, system: System, state: State, memory: ImpulseMemory, h: Array) -> tuple[Array, Array]:
+        return state.v, memory.impulse / memory.h
 
     def step(self, system: System, state: State, memory: Any, h: Array):
         q0, v0 = state
@@ -136,15 +144,15 @@ class DLA01(Method):
         mass = system.metric(qm)
         free = v0 - h * solve_spd(mass, potential_gradient(system, qm))
         if _has_one_forms(system):
-            v1, lam, _, report = _solve_multipliers(system, mass, qm, free, 0.5 * h, state, h)
-            return State(qm + 0.5 * h * v1, v1), lam, report
+            v1, impulse, _, report = _solve_multipliers(system, mass, qm, free, 0.5 * h, state, h)
+            return State(qm + 0.5 * h * v1, v1), ImpulseMemory(impulse, h), report
 
         def equations(v1):
             return v1 - oblique_projection(system, qm + 0.5 * h * v1, qm, free)
 
         v1, report = solve_velocity(equations, free, state, h, free - v0)
-        lam = multipliers(system, qm, (v1 - free) / h)
-        return State(qm + 0.5 * h * v1, v1), lam, report
+        impulse = multipliers(system, qm, v1 - free)
+        return State(qm + 0.5 * h * v1, v1), ImpulseMemory(impulse, h), report
 
     def claims(self, system: System) -> Claims:
         return Claims(order=2, energy=False, reversible=True, on_constraint=True)

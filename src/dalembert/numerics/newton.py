@@ -13,7 +13,7 @@ MAX_ITERATIONS = 50
 
 
 class NewtonInfo(NamedTuple):
-    """How a solve ended: the last correction relative to `scale`, the count, and whether it converged."""
+    """How a solve ended: the last correction times `unit`, the count, and whether it converged."""
 
     residual: Array
     iterations: Array
@@ -23,15 +23,15 @@ class NewtonInfo(NamedTuple):
 def newton(
     function: Callable[[Array], Array],
     guess: Array,
-    scale: Array,
+    unit: Array,
     slope: Callable[[], Array] | None = None,
     noise: Array | float = 0.0,
 ) -> tuple[Array, NewtonInfo]:
     """The root of `function` near `guess`, and how the iteration ended.
 
-    `scale` is the natural size of the unknowns; corrections are measured against it. The iteration stops when
-    the next correction is predicted below rounding, or when corrections at rounding, or below `noise` (an
-    absolute size, what the equations cannot resolve), no longer shrink. With `slope`, which returns an
+    `unit` is one over the natural size of the unknowns; corrections are measured in that. The iteration stops
+    when the next correction is predicted below rounding, or when corrections at rounding, or below `noise`
+    (what the equations cannot resolve, in the same measure), no longer shrink. With `slope`, which returns an
     approximate Jacobian, Broyden's updates replace exact Jacobians: cheaper where derivatives of the function
     are long. Derivatives of the root come from the implicit function theorem, never from the iteration.
     """
@@ -47,10 +47,8 @@ def newton(
         stalled = (error > 0.25 * before) & ((before < 1e-11) | (error < noise))
         return (error <= 2 * eps) | ((count > 1) & (predicted | stalled))
 
-    def iterate(correct, x, memory, scale, noise):
+    def iterate(correct, x, memory, unit, noise):
         """Corrections until they settle; `correct(x, memory)` returns a correction and the memory."""
-        unit = 1 / scale
-        noise = noise * unit
 
         def unfinished(carry):
             _, _, error, before, count = carry
@@ -68,7 +66,7 @@ def newton(
         good = settled(error, before, count, noise)
         return x, jnp.stack([error, count.astype(x.dtype), good.astype(x.dtype)])
 
-    def solve_root(f, x, scale, noise, inverse):
+    def solve_root(f, x, unit, noise, inverse):
         def exact(x, memory):
             jacobian, value = jax.jacfwd(lambda y: (f(y),) * 2, has_aux=True)(x)
             return -solve(jacobian, value), memory
@@ -85,13 +83,13 @@ def newton(
             return step, (inverse, step, value)
 
         if inverse is None:
-            return iterate(exact, x, (), scale, noise)
-        return iterate(broyden, x, (inverse, jnp.zeros_like(x), jnp.zeros_like(x)), scale, noise)
+            return iterate(exact, x, (), unit, noise)
+        return iterate(broyden, x, (inverse, jnp.zeros_like(x), jnp.zeros_like(x)), unit, noise)
 
     # Closed-over values become arguments, so that derivatives can be taken with respect to them.
     closed, values = jax.closure_convert(function, guess)
     inverse = None if slope is None else solve(slope(), jnp.eye(guess.shape[0], dtype=guess.dtype))
-    aside = jax.tree.map(lax.stop_gradient, (scale, jnp.asarray(noise, guess.dtype), inverse))
+    aside = jax.tree.map(lax.stop_gradient, (unit, jnp.asarray(noise, guess.dtype), inverse))
 
     @jax.custom_jvp
     def root(x, aside, *values):

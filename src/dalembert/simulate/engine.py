@@ -4,7 +4,6 @@ import contextlib
 import functools
 import threading
 import warnings
-from collections import OrderedDict
 from typing import Any, NamedTuple
 
 import jax
@@ -89,28 +88,16 @@ class Native:
 
 
 _surveyed: set[Any] = set()
-_surveys: OrderedDict[Any, Any] = OrderedDict()
 
 
 def quick_survey(*arguments: Any) -> Any:
-    """The survey of a system: of a kind met for the first time without compiling, later by the compiled function.
-
-    The last ones are remembered, so that many runs from one start ask once.
-    """
-    leaves, tree = jax.tree.flatten(arguments)
-    key = (tree, *(np.asarray(x).tobytes() for x in leaves))
-    if key in _surveys:
-        return _surveys[key]
-    kind, found = jax.tree.structure(arguments[0]), None
+    """The survey of a system: of a kind met for the first time without compiling, later by the compiled function."""
+    kind = jax.tree.structure(arguments[0])
     if kind not in _surveyed:
         _surveyed.add(kind)
         with contextlib.suppress(Unsupported):
-            found = evaluate(survey.__wrapped__, *arguments)  # pyright: ignore[reportFunctionMemberAccess]
-    found = survey(*arguments) if found is None else found
-    _surveys[key] = jax.tree.map(np.asarray, found)
-    if len(_surveys) > 16:
-        _surveys.popitem(last=False)
-    return _surveys[key]
+            return evaluate(survey.__wrapped__, *arguments)  # pyright: ignore[reportFunctionMemberAccess]
+    return survey(*arguments)
 
 
 _known: dict[Any, Any] = {}

@@ -3,6 +3,7 @@
 import contextlib
 import time
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -51,16 +52,9 @@ def simulate(
     """
     check_numbers(h, steps, save_every, t0)
     steps, save_every = int(steps), int(save_every)
-    check_system(system)
-    check_method(method)
-    system, method = as_arrays(system), as_arrays(method)
-    if is_traced((system, method, q0, v0)):
-        _check_shapes(system, q0, v0)
-        method.check_forces(system)
-    else:
-        with _telling_of_closures():
-            method.check(system, check_start(system, q0, v0, quick_survey))
+    _check_once(system, method, q0, v0)
     traced = is_traced((system, method, q0, v0, h, t0))
+    system, method = as_arrays(system), as_arrays(method)
     if traced:
         q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
         (code, residual, done), rows = _traced(system, method, q0, v0, h, steps, save_every)
@@ -76,6 +70,30 @@ def simulate(
     elif throw and solution.status is not Status.OK:
         raise SimulationError(solution.message, solution)
     return solution
+
+
+_passed: OrderedDict[Any, None] = OrderedDict()
+
+
+def _check_once(system: Any, method: Any, q0: Any, v0: Any) -> None:
+    """Refuses what does not fit together. What passed is remembered: the next run from there, with another step
+    size perhaps, need not be checked again."""
+    leaves, tree = jax.tree.flatten((system, method, q0, v0))
+    traced = is_traced(leaves)
+    key = None if traced else (tree, *((x.shape, x.dtype.str, x.tobytes()) for x in map(np.asarray, leaves)))
+    if key is not None and key in _passed:
+        return
+    check_system(system)
+    check_method(method)
+    if traced:
+        _check_shapes(system, q0, v0)
+        method.check_forces(system)
+        return
+    with _telling_of_closures():
+        method.check(system, check_start(system, q0, v0, quick_survey))
+    _passed[key] = None
+    if len(_passed) > 64:
+        _passed.popitem(last=False)
 
 
 def _traced(system, method, q0, v0, h, steps, save_every) -> tuple[Any, Rows]:
