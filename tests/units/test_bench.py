@@ -13,7 +13,7 @@ import dalembert as da
 from dalembert.bench import report
 from dalembert.bench.claims import claims, where_peers_win
 from dalembert.bench.naive import dla_half, leapfrog
-from dalembert.bench.peers import contest, fastest
+from dalembert.bench.peers import contest, fastest, least_lead
 from dalembert.bench.problems import cvt, sleigh
 from dalembert.bench.run import SECTIONS, chosen, run
 from dalembert.bench.tables import Section, Table, markdown
@@ -70,10 +70,27 @@ def test_the_contest_takes_the_quickest_that_is_accurate_enough():
     assert fastest(rows, "ours", 1e-3)["solver"] == "a"
     assert fastest(rows, None, 1e-7) is None
     table = contest("A problem", rows)
-    assert [r["level"] for r in table.rows] == [1e-1, 1e-3, 1e-5]
+    assert [r["level"] for r in table.rows] == [1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6]
     words = where_peers_win({"peers": Section("peers", "", [table])})
-    assert "peer c reached errors of 1e-01, 1e-03 first, 2.0 to 4.0 times quicker" in words
-    assert "Only a peer reached errors of 1e-05" in words
+    assert "peer c reached errors of 1e-01, 1e-02, 1e-03, 1e-04 first, 2.0 to 4.0 times quicker" in words
+    assert "Only a peer reached errors of 1e-05, 1e-06" in words
+
+
+def test_the_least_lead_is_found_between_the_levels():
+    rows = [
+        {"who": "ours", "error": 1e-2, "seconds": 1.0},
+        {"who": "ours", "error": 1e-6, "seconds": 4.0},
+        {"who": "peer", "error": 3e-3, "seconds": 3.0},
+        {"who": "peer", "error": 9e-6, "seconds": 8.0},
+    ]
+    # At 3e-3 ours needs the accurate run (4 s) and the peer 3 s; at 1e-2 and at 1e-5 ours leads.
+    assert least_lead(rows, 1e-5, 1e-1) == (0.75, 3e-3)
+    assert least_lead(rows, 5e-3, 1e-1) == (0.75, 5e-3)
+    assert least_lead(rows[:2], 1e-5, 1e-1) is None
+    table = Table("", [("error", "", ""), ("who", "", "")], rows)
+    (line,) = [x for x in claims({"peers": Section("peers", "", [table])}) if "work-precision" in x]
+    assert line.startswith("Does not hold")
+    assert "0.75" in line
 
 
 def test_claims_name_what_fails():

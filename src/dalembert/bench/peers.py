@@ -16,7 +16,7 @@ COLUMNS = [
     ("who", "who", ""), ("solver", "method", ""), ("setting", "setting", ""), ("error", "largest error", ".1e"),
     ("seconds", "seconds", ".2g"), ("min", "least", ".2g"), ("spread", "spread", ".0%"),
 ]  # fmt: skip
-LEVELS = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
+LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11)
 
 
 def reference(problem: Problem) -> tuple[np.ndarray, str]:
@@ -68,6 +68,21 @@ def fastest(rows: Sequence[dict[str, Any]], who: str | None, level: float) -> di
         and (row["who"] == who or (who is None and row["who"] != "ours"))
     ]  # fmt: skip
     return min(fitting, key=lambda row: row["seconds"], default=None)
+
+
+def least_lead(rows: Sequence[dict[str, Any]], low: float, high: float) -> tuple[float, float] | None:
+    """How many times quicker ours is than the best peer where that is least, of all errors from low to high.
+
+    The quickest peer changes only at errors that a peer has, so no other levels need be looked at. Returns the
+    factor and the error there; None where no peer is in the range, or none of ours.
+    """
+    errors = [row["error"] for row in rows if row["who"] != "ours" and row["error"] is not None]
+    found = []
+    for level in [low, *(x for x in errors if low < x <= high)]:
+        a, b = fastest(rows, "ours", level), fastest(rows, None, level)
+        if b is not None:
+            found.append((b["seconds"] / a["seconds"] if a is not None else 0.0, level))
+    return min(found, default=None)
 
 
 def contest(title: str, rows: Sequence[dict[str, Any]]) -> Table:

@@ -16,16 +16,16 @@ from dalembert.simulate import simulate
 OURS = {
     "leapfrog": (0.1, 0.05, 0.02, 0.01, 0.005),
     "dla01": (0.1, 0.05, 0.02, 0.01, 0.005),
-    "dla01@4": (0.2, 0.1, 0.05, 0.025),
-    "dla01@6": (0.25, 0.2, 0.1, 0.05, 0.025),
-    "dla01@8": (0.5, 1 / 3, 0.25, 0.2, 0.1, 0.05, 0.025),
+    "dla01@4": (0.2, 0.15, 0.12, 0.1, 0.05, 0.025),
+    "dla01@6": (0.3, 0.25, 0.2, 0.15, 0.1, 0.05, 0.025),
+    "dla01@8": (0.5, 0.4, 1 / 3, 0.3, 0.25, 2 / 9, 0.2, 0.15, 0.125, 0.1, 0.05, 0.025),
     "frame": (0.1, 0.05, 0.02, 0.01),
     "frame@4": (0.2, 0.1, 0.05, 0.025),
     "frame@6": (0.2, 0.1, 0.05, 0.025),
     "frame@8": (0.2, 0.1, 0.05, 0.025),
 }
 """Methods and step sizes."""
-HEYOKA = (1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12, 1e-15)
+HEYOKA = (1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-15)
 DIFFRAX = {"Tsit5": (1e-6, 1e-9, 1e-11), "Dopri8": (1e-6, 1e-9, 1e-12, 1e-14)}
 SCIPY = {"DOP853": (1e-6, 1e-9, 1e-12), "Radau": (1e-3,)}
 LONG, TIGHT = 1000, 1e-10
@@ -74,9 +74,12 @@ def ours(problem: Problem, spellings: Any = None, sizes: Any = None) -> list[Ent
     entries = []
     for spelling in spellings or OURS:
         method = method_from_text(spelling)
-        for h in sizes or OURS[spelling]:
-            steps = round(problem.time / h)
-            every = steps // (ROWS - 1)
+        # A whole number of steps between two times of comparison, so the sizes are at most those asked for.
+        rows = ROWS - 1
+        for every in dict.fromkeys(
+            math.ceil(problem.time / rows / h - 1e-9) for h in sizes or OURS[spelling]
+        ):
+            steps = rows * every
 
             def run(method=method, steps=steps, every=every) -> np.ndarray:
                 sol = simulate(
@@ -85,7 +88,7 @@ def ours(problem: Problem, spellings: Any = None, sizes: Any = None) -> list[Ent
                 )  # fmt: skip
                 return np.concatenate([sol.q, sol.v], axis=1)
 
-            entries.append(Entry("ours", spelling, f"h = {h:.3g}", run))
+            entries.append(Entry("ours", spelling, f"h = {problem.time / steps:.3g}", run))
     return entries
 
 

@@ -59,7 +59,10 @@ class Interpreter:
     """Turns jaxprs into nodes of one graph; `special` replaces single functions (sin, cos) by better ones."""
 
     def __init__(
-        self, graph: Graph, special: dict[str, Callable[[Graph, Node], Node]] | None = None, lists: bool = False
+        self,
+        graph: Graph,
+        special: dict[str, Callable[[Graph, Node], Node]] | None = None,
+        lists: bool = False,
     ):
         self.graph = graph
         self.lists = lists

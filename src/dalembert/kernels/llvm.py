@@ -151,7 +151,9 @@ def _list(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> str:
     array = f"[{len(numbers)} x double]"
     w.declared.add(f"{name} = private constant {array} [{', '.join(f'double {x}' for x in numbers)}]")
     index = w.type(node.args[0].dtype, False)
-    return w.put(f"load double, ptr {w.put(f'getelementptr {array}, ptr {name}, i64 0, {index} {a[0].text}')}")
+    return w.put(
+        f"load double, ptr {w.put(f'getelementptr {array}, ptr {name}, i64 0, {index} {a[0].text}')}"
+    )
 
 
 def _select(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> str:
