@@ -67,7 +67,12 @@ class Adjoint:
         fixed = len(loop.parameters)
         self.step = Scalars(_pullback(step), parameters, carry, lam, fixed=fixed)
         self.output = Scalars(_pullback(output), parameters, carry, wanted, fixed=fixed)
-        self.begin = Scalars(_pullback(begin), parameters, start, [*lam, *wanted], fixed=fixed)
+
+        def begin_and_row(p, x):
+            first = begin(p, x)
+            return first, output(p, first)
+
+        self.begin = Scalars(_pullback(begin_and_row), parameters, start, [*lam, *wanted], fixed=fixed)
         self.loop = loop
         pointer, whole = ctypes.c_void_p, ctypes.c_int64
         code = machine(self._back(), self._finish())

@@ -71,10 +71,9 @@ def compiled_many(loop: Loop, flags: tuple[bool, ...], count: int, wide: int) ->
             for place, i in enumerate(loop.distinct):
                 rows[row, place, here] = wide_as(values[i], np.float64)
 
-        results = begin.run([*parameters, *first], BLOCK, fused)
-        results = [wide_as(x, t) for x, t in zip(results, [*loop.carry, *loop.row], strict=True)]
-        carry = tuple(results[: len(loop.carry)])
-        save(0, results[len(loop.carry) :])
+        carry = begin.run([*parameters, *first], BLOCK, fused)
+        carry = tuple(wide_as(x, t) for x, t in zip(carry, loop.carry, strict=True))
+        save(0, output.run([*parameters, *carry], BLOCK, fused))
 
         def advance(state):
             i, now = state

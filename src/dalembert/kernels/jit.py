@@ -42,7 +42,7 @@ class Machine:
             module = llvm.parse_assembly(text)
             module.triple = machine.triple
             module.data_layout = str(machine.target_data)
-            options = llvm.create_pipeline_tuning_options(speed_level=2)
+            options = llvm.create_pipeline_tuning_options(speed_level=1)
             options.loop_unrolling = False
             options.loop_vectorization = False
             options.slp_vectorization = False

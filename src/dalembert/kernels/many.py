@@ -29,27 +29,24 @@ def many(loop: Loop, varied: Sequence[bool], lanes: int = LANES) -> Callable:
     ]
     rest = dtypes_of(loop.begin.inputs)[len(parameters) :]
     starts = [w.load("%starts", i, t, "%stride", member) for i, t in enumerate(rest)]
-    results = Function(loop.begin.plan).write(w, [*parameters, *starts])
-    results = [w.widen(x, t) for x, t in zip(results, [*loop.carry, *loop.row], strict=True)]
-    carry = results[: len(loop.carry)]
-    for place, i in enumerate(loop.distinct):
-        w.store(results[len(loop.carry) + i], loop.row[i], "%rows", place, "%stride", member)
+    carry = Function(loop.begin.plan).write(w, [*parameters, *starts])
+    carry = [w.widen(x, t) for x, t in zip(carry, loop.carry, strict=True)]
     size = w.put(f"mul i64 %stride, {len(loop.distinct)}")
     before = w.block_name
     w.do("br label %segment")
     w.block("segment")
     carry, places = w.phis(loop.carry, carry, before)
     left, left_place = w.counter("%steps", before)
-    row, row_place = w.counter("1", before)
+    row, row_place = w.counter("0", before)
+    target = w.put(f"getelementptr double, ptr %rows, i64 {w.put(f'mul i64 {size}, {row}')}")
+    row_values = Function(loop.output.plan).write(w, [*parameters, *carry])
+    for place, i in enumerate(loop.distinct):
+        w.store(row_values[i], loop.row[i], target, place, "%stride", member)
     w.do(f"br i1 {w.put(f'icmp sgt i64 {left}, 0')}, label %go, label %end")
     w.block("go")
     few = w.put(f"icmp slt i64 {left}, %every")
     todo = w.put(f"select i1 {few}, i64 {left}, i64 %every")
     new, _ = loop.write_steps(w, parameters, carry, todo)
-    target = w.put(f"getelementptr double, ptr %rows, i64 {w.put(f'mul i64 {size}, {row}')}")
-    row_values = Function(loop.output.plan).write(w, [*parameters, *new])
-    for place, i in enumerate(loop.distinct):
-        w.store(row_values[i], loop.row[i], target, place, "%stride", member)
     w.close(places, new)
     for place, text in ((left_place, f"sub i64 {left}, {todo}"), (row_place, f"add i64 {row}, 1")):
         w.lines[place] += f", [{w.put(text)}, %{w.block_name}]"

@@ -80,8 +80,8 @@ class Block(Writer):
 class Loop:
     """begin, step and output of a time loop, for parameters and starts of given shapes.
 
-    `begin(parameters, start) -> (carry, row)`; `step(parameters, carry) -> carry`;
-    `output(parameters, carry) -> row`. `told(carry)` are scalars that a failing step still sets, everything else
+    `begin(parameters, start) -> carry`; `step(parameters, carry) -> carry`; `output(parameters, carry) -> row`,
+    also of the start. `told(carry)` are scalars that a failing step still sets, everything else
     staying as it was; the first of them is zero while all is well. `counted(carry)` are further scalars of
     interest at the end.
     """
@@ -101,19 +101,16 @@ class Loop:
         options = {"fixed": _entries(parameters), "gpu": gpu}
         self.begin = Scalars(begin, parameters, start, **options)
         self.parameters = dtypes_of(self.begin.inputs)[: _entries(parameters)]
-        carry, row = jax.tree.unflatten(
-            self.begin.result_tree, [jax.ShapeDtypeStruct(*x) for x in self.begin.results]
-        )
-        self.row_tree, self.row_shapes = jax.tree.structure(row), _shapes(row)
-        self.carry_tree, self.carry_shapes = jax.tree.structure(carry), _shapes(carry)
-        self.carry, self.row = dtypes_of(self.carry_shapes), dtypes_of(self.row_shapes)
+        self.carry_tree, self.carry_shapes = self.begin.result_tree, self.begin.results
+        carry = jax.tree.unflatten(self.carry_tree, [jax.ShapeDtypeStruct(*x) for x in self.carry_shapes])
         self.step = Scalars(step, parameters, carry, **options)
         self.output = Scalars(output, parameters, carry, **options)
+        self.row_tree, self.row_shapes = self.output.result_tree, self.output.results
+        self.carry, self.row = dtypes_of(self.carry_shapes), dtypes_of(self.row_shapes)
         # Entries of a row that are always equal (a velocity and the method's own, mostly) are kept once.
-        first = self.begin.plan.outputs[len(self.carry) :]
-        same = [(a.id, b.id) for a, b in zip(self.output.plan.outputs, first, strict=True)]
-        self.distinct = [i for i, pair in enumerate(same) if same.index(pair) == i]
-        self.copies = [self.distinct.index(same.index(pair)) for pair in same]
+        same = [node.id for node in self.output.plan.outputs]
+        self.distinct = [i for i, node in enumerate(same) if same.index(node) == i]
+        self.copies = [self.distinct.index(same.index(node)) for node in same]
         """For every entry of a row, where it is among the distinct ones."""
         self.told, self.counted = self.entries(told), self.entries(counted)
         self.code = self.told[0]
@@ -142,24 +139,36 @@ class Loop:
         All arrays are float64. `run` makes up to `count` steps, writing a row after `first` steps and then after
         each `every`; it returns how many rows are full. The row after them holds the last state.
         """
-        code = machine(self._start(), self._run())
+        code = machine(self._row(), self._start(), self._run())
         start = code.function("start", [_POINTER] * 4)
         run = code.function("run", [_POINTER, _POINTER, _LONG, _LONG, _LONG, _POINTER, _LONG], _LONG)
         return start, run
+
+    def _row(self) -> tuple[str, set[str]]:
+        w = Block()
+        inputs = [w.load("%parameters", i, t) for i, t in enumerate(self.parameters)]
+        inputs += [w.load("%carry", i, t) for i, t in enumerate(self.carry)]
+        for i, (x, t) in enumerate(zip(Function(self.output.plan).write(w, inputs), self.row, strict=True)):
+            w.store(x, t, "%row", i)
+        w.do("ret void")
+        head = "define internal void @row(ptr noalias %parameters, ptr noalias %carry, ptr noalias %row) noinline"
+        return f"{head} {{\nentry:\n{w.body()}\n}}", w.declared
 
     def _start(self) -> tuple[str, set[str]]:
         w = Block()
         inputs = [w.load("%parameters", i, t) for i, t in enumerate(self.parameters)]
         rest = dtypes_of(self.begin.inputs)[len(self.parameters) :]
         inputs += [w.load("%first", i, t) for i, t in enumerate(rest)]
-        results = Function(self.begin.plan).write(w, inputs)
-        for i, (x, t) in enumerate(zip(results[: len(self.carry)], self.carry, strict=True)):
-            w.store(x, t, "%carry", i)
-        for i, (x, t) in enumerate(zip(results[len(self.carry) :], self.row, strict=True)):
-            w.store(x, t, "%row", i)
+        self._keep(w, Function(self.begin.plan).write(w, inputs))
+        w.do("call void @row(ptr %parameters, ptr %carry, ptr %row)")
         w.do("ret void")
         head = "define void @start(ptr noalias %parameters, ptr noalias %first, ptr noalias %carry, ptr noalias %row)"
         return f"{head} {{\nentry:\n{w.body()}\n}}", w.declared
+
+    def _keep(self, w: Block, carry: list[Value]) -> None:
+        """The carry into memory."""
+        for i, (x, t) in enumerate(zip(carry, self.carry, strict=True)):
+            w.store(x, t, "%carry", i)
 
     def _run(self) -> tuple[str, set[str]]:
         w = Block()
@@ -175,10 +184,8 @@ class Loop:
         todo = w.put(f"select i1 {fits}, i64 {left}, i64 {size}")
         carry, done = self.write_steps(w, parameters, carry, todo)
         target = w.put(f"getelementptr double, ptr %rows, i64 {w.put(f'mul i64 {row}, {len(self.row)}')}")
-        for i, (x, t) in enumerate(
-            zip(Function(self.output.plan).write(w, [*parameters, *carry]), self.row, strict=True)
-        ):
-            w.store(x, t, target, i)
+        self._keep(w, carry)
+        w.do(f"call void @row(ptr %parameters, ptr %carry, ptr {target})")
         fine = w.put(f"icmp eq {TYPES[str(self.carry[self.code])]} {carry[self.code].text}, 0")
         whole = w.put(f"icmp eq i64 {done}, {size}")
         full = w.put(f"zext i1 {w.put(f'and i1 {fine}, {whole}')} to i64")
@@ -191,8 +198,6 @@ class Loop:
             w.lines[place] += f", [{text}, %{w.block_name}]"
         w.do(f"br i1 {again}, label %segment, label %end")
         w.block("end")
-        for i, (x, t) in enumerate(zip(carry, self.carry, strict=True)):
-            w.store(x, t, "%carry", i)
         w.do(f"ret i64 {new_row}")
         head = (
             "define i64 @run(ptr noalias %parameters, ptr noalias %carry, i64 %first, i64 %every, i64 %count, "
@@ -270,7 +275,3 @@ def machine(*functions: tuple[str, set[str]]) -> Machine:
 
 def _entries(tree: Any) -> int:
     return sum(int(np.prod(np.shape(x))) for x in jax.tree.leaves(tree))
-
-
-def _shapes(tree: Any) -> list[tuple]:
-    return [(x.shape, np.dtype(x.dtype)) for x in jax.tree.leaves(tree)]

@@ -39,16 +39,19 @@ class Rows(NamedTuple):
     """None where they are those of the exact motion, which the trajectory computes when asked."""
 
 
-def first_carry(system: System, method: Method, q0: Array, v0: Array, h: Array) -> tuple[Carry, Rows]:
-    """The loop before its first step, and the row of the start."""
+def first_carry(system: System, method: Method, q0: Array, v0: Array, h: Array) -> Carry:
+    """The loop before its first step."""
     state = State(q0, v0)
     memory = method.init(system, state, h)
     zero = jnp.zeros((), int)
-    carry = Carry(state, memory, jnp.zeros_like(q0), zero, jnp.zeros((), jnp.int32), jnp.zeros(()))
+    return Carry(state, memory, jnp.zeros_like(q0), zero, jnp.zeros((), jnp.int32), jnp.zeros(()))
+
+
+@compiled
+def begin(system: System, method: Method, q0: Array, v0: Array, h: Array) -> tuple[Carry, Rows]:
+    """The loop before its first step, and the row of the start."""
+    carry = first_carry(system, method, q0, v0, h)
     return carry, output(system, method, carry, h)
-
-
-begin = compiled(first_carry)
 
 
 def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:

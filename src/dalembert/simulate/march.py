@@ -70,7 +70,7 @@ def _tangent_loop(loop: Loop) -> Loop:
         return _jvp(function, (p[0], x[0]), (p[1], x[1]))
 
     return Loop(
-        begin=lambda p, x: tuple(zip(*along(begin, p, x), strict=True)),
+        begin=lambda p, x: along(begin, p, x),
         step=lambda p, x: along(step, p, x),
         output=lambda p, x: along(output, p, x),
         told=lambda carry: told(carry[0]),
@@ -105,9 +105,7 @@ def push(run: Run, x: np.ndarray, dx: np.ndarray) -> np.ndarray:
 def _adjoint(loop: Loop) -> tuple[Adjoint, Loop]:
     """The pullback, and the loop that saves whole states."""
     begin, step, _, told, counted, parameters, start = loop.made
-    states = Loop(
-        lambda p, x: (begin(p, x)[0],) * 2, step, lambda p, carry: carry, told, counted, parameters, start
-    )
+    states = Loop(begin, step, lambda p, carry: carry, told, counted, parameters, start)
     return Adjoint(loop), states
 
 
@@ -161,8 +159,7 @@ def stages_of(loop: Loop) -> tuple[Loop, int]:
     parts = fractions(parameters[1].order)
 
     def first(p, x):
-        carry, row = begin(p, x)
-        return (carry, jnp.zeros((), jnp.int32)), row
+        return begin(p, x), jnp.zeros((), jnp.int32)
 
     def stage(p, x):
         (system, method, h), (carry, k) = p, x
