@@ -1,7 +1,6 @@
 """The scalariser against plain JAX: user functions, random expressions, control flow, dtypes, accuracy."""
 
 import collections
-import decimal
 import functools
 import zlib
 
@@ -15,7 +14,7 @@ from jax import lax
 from jax.extend.core import Primitive
 from user_functions import FORWARD_ONLY, FUNCTIONS, STIFFNESS, positive4
 
-from dalembert.kernels import Unsupported, scalarise, sincos
+from dalembert.kernels import Unsupported, scalarise
 
 EPS = np.finfo(float).eps
 
@@ -660,49 +659,3 @@ def test_large_arguments(batch):
     for a, b in zip(got, function(x), strict=True):
         np.testing.assert_array_equal(np.isnan(a), ~np.isfinite(x))
         np.testing.assert_allclose(a, b, rtol=4 * EPS)
-
-
-PI = decimal.Decimal("3.1415926535897932384626433832795028841971693993751058209749445923078164062862089986")
-
-
-def exact_sincos(x):
-    """Sine and cosine of a double to about 50 digits: reduction by 80 digits of pi, then Taylor's series."""
-    x = decimal.Decimal(x)
-    turns = int((2 * x / PI).to_integral_value())
-    r = x - turns * PI / 2
-    sums = []
-    for term, first in ((r, 2), (decimal.Decimal(1), 1)):
-        total, n = term, first
-        while abs(term) > abs(total) * decimal.Decimal("1e-40"):
-            term *= -r * r / (n * (n + 1))
-            total, n = total + term, n + 2
-        sums.append(total)
-    s, c = sums
-    return [(s, c), (c, -s), (-s, -c), (-c, s)][turns % 4]
-
-
-def test_sincos_within_one_and_a_half_ulp():
-    rng = np.random.default_rng(3)
-    with decimal.localcontext(prec=60):
-        turns = [*range(1, 51), *rng.integers(1, 636_000, 1450).tolist()]
-        crossings = np.array([float(k * PI / 2) for k in turns])
-        x = np.concatenate(
-            [
-                rng.uniform(-1e6, 1e6, 7000),
-                rng.uniform(-10, 10, 5000),
-                rng.choice([-1, 1], 3500) * 10 ** rng.uniform(-12, 6, 3500),
-                crossings,
-                -np.nextafter(crossings, 0.0),
-                np.nextafter(crossings, np.inf),
-            ]
-        )
-        exact = [exact_sincos(v) for v in x.tolist()]
-        for run in (sincos, jax.jit(sincos)):
-            for got, which in zip(run(x), (0, 1), strict=True):
-                assert got.dtype == float
-                assert got.shape == x.shape
-                want = [e[which] for e in exact]
-                unit = np.spacing(np.abs(np.array(want, float)))
-                error = [decimal.Decimal(g) - w for g, w in zip(np.asarray(got).tolist(), want, strict=True)]
-                ulps = np.abs(np.array(error, float)) / unit
-                assert ulps.max() <= 1.5, f"{ulps.max():.2f} ulp at {x[ulps.argmax()]!r}"

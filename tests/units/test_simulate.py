@@ -287,3 +287,29 @@ def test_works_inside_other_jax_code():
         lambda x: da.simulate(CVT, da.LeapFrog(), START[0] * x, START[1] * x, h=0.1, steps=5).q[-1]
     )
     assert many(jnp.array([1.0, 0.9])).shape == (2, 3)
+
+
+def test_one_start_is_checked_once(monkeypatch):
+    """Runs that differ in h or in length are checked once; any other number is checked anew, and refused."""
+    asked = []
+    plain = run.check_start
+    monkeypatch.setattr(run, "check_start", lambda *a: asked.append(a) or plain(*a))
+    q0, v0 = (np.array(x) for x in da.zoo.KnifeEdge(eps=0.017).start())
+    for system, method, start, h, count in (
+        (da.zoo.KnifeEdge(eps=0.017), da.DLA01(), (q0, v0), 0.1, 1),
+        (da.zoo.KnifeEdge(eps=0.017), da.DLA01(), (q0, v0), 0.05, 1),
+        (da.zoo.KnifeEdge(eps=0.018), da.DLA01(), (q0, v0), 0.1, 2),
+        (da.zoo.KnifeEdge(eps=0.017), da.LeapFrog(), (q0, v0), 0.1, 3),
+        (da.zoo.KnifeEdge(eps=0.017), da.DLA01(), (q0, 2 * v0), 0.1, 4),
+        (da.zoo.KnifeEdge(eps=0.017), da.DLA01(), (q0.tolist(), v0.tolist()), 0.1, 5),
+    ):
+        da.simulate(system, method, *start, h=h, steps=2)
+        assert len(asked) == count
+    across = v0 + np.array([np.sin(q0[2]), -np.cos(q0[2]), 0.0])
+    for _ in range(2):  # a refusal is not remembered as anything else
+        with pytest.raises(ValueError, match="violates the constraint"):
+            da.simulate(da.zoo.KnifeEdge(eps=0.017), da.DLA01(), q0, across, h=0.1, steps=2)
+        with pytest.raises(ValueError, match="NaN"):
+            da.simulate(da.zoo.KnifeEdge(eps=np.nan), da.DLA01(), q0, v0, h=0.1, steps=2)
+        with pytest.raises(ValueError, match="h must be positive"):
+            da.simulate(da.zoo.KnifeEdge(eps=0.017), da.DLA01(), q0, v0, h=-0.1, steps=2)

@@ -123,8 +123,7 @@ def work_precision(settings: Settings) -> Section:
         brief = ours(replace(problem, time=1.0), ("leapfrog",), (0.01,))[0].run
         overhead = 1e3 * summary(interleaved({"": brief}, settings.repeats)[""])["median"]
         section.notes.append(
-            f"Of each of our times about {overhead:.1f} ms are checks of the input and bookkeeping: so long a "
-            "run of 100 steps takes."
+            f"Of each of our times about {overhead:.1f} ms are bookkeeping: so long a run of 100 steps takes."
         )
     entries, exact, words = crowd.everyone(settings.quick)
     rows = measure(entries, exact, settings)

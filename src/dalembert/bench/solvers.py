@@ -32,7 +32,7 @@ LONG, TIGHT = 1000, 1e-10
 """SciPy's tolerances below TIGHT are left out for times above LONG: they take tens of seconds."""
 GIVEN = {
     "ours": "da.simulate with the system as the library states it (Lagrangian and one-forms; multipliers are its own "
-    "affair), checks of the input included; steps of equal size.",
+    "affair); steps of equal size. Its checks of the input are made once for a start, in the call that compiles.",
     "heyoka": "taylor_adaptive on the reduced equations, one integrator a tolerance, reset and run with "
     "propagate_grid (its own dense output); default settings "
     "otherwise, angles not wrapped.",

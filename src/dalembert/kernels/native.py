@@ -223,10 +223,7 @@ class Loop:
         fine = self._well(w, w.widen(new[self.code], self.carry[self.code]))
         if w.lanes > 1:
             fine = Value(w.put(f"and <{w.lanes} x i1> {fine.text}, {well.text}"), True)
-            new = [
-                self._either(w, well if k in self.told else fine, a, b, dtype)
-                for k, (a, b, dtype) in enumerate(zip(new, now, self.carry, strict=True))
-            ]
+            new = self._unless_failed(w, fine, well, new, now)
         following = w.put(f"add i64 {i}, 1")
         w.close(places, new)
         w.lines[i_place] += f", [{following}, %{w.block_name}]"
@@ -246,6 +243,25 @@ class Loop:
             for k, (a, b, t) in enumerate(zip(now, new, self.carry, strict=True))
         ]
         return last, i
+
+    def _unless_failed(
+        self, w: Block, fine: Value, well: Value, new: list[Value], now: list[Value]
+    ) -> list[Value]:
+        """The new values, but of members that failed the old ones; mostly there are none."""
+        new = [w.widen(x, t) for x, t in zip(new, self.carry, strict=True)]
+        before, mixed, end = w.block_name, w.name("mixed"), w.name("end")
+        w.do(f"br i1 {w.reduce('and', fine)}, label %{end}, label %{mixed}")
+        w.block(mixed)
+        chosen = [
+            self._either(w, well if k in self.told else fine, a, b, t)
+            for k, (a, b, t) in enumerate(zip(new, now, self.carry, strict=True))
+        ]
+        w.do(f"br label %{end}")
+        w.block(end)
+        return [
+            Value(w.put(f"phi {w.type(t, True)} [{a.text}, %{before}], [{b.text}, %{mixed}]"), True)
+            for a, b, t in zip(new, chosen, self.carry, strict=True)
+        ]
 
     def _well(self, w: Block, code: Value) -> Value:
         """Whether a code says that all is well."""
