@@ -95,7 +95,7 @@ def against_plain_jax(settings: Settings) -> Section:
         "naive",
         "The same methods in plain JAX, as one would write them first (jit, lax.scan, jnp.linalg.solve, "
         f"{NEWTON} Newton iterations, vmap for the ensemble), h = {h}. One trajectory of {steps:,} steps by "
-        f"da.simulate, 1,000 members of {few:,} steps by da.ensemble on all cores, checks included. And the "
+        f"da.simulate, 1,000 members of {few:,} steps by da.ensemble on all cores. And the "
         "library's two engines: machine code, and XLA, which runs what has no scalar form.",
     )
     columns = [("case", "case", ""), ("ours", "ours, s", ".2g"), ("theirs", "plain JAX, s", ".2g")]
