@@ -91,7 +91,7 @@ def test_in_jax(samples, compile):
         assert worst(found, exact, which) <= ULPS
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize("both", [True, False], ids=["both", "sine"])
 def test_as_machine_code(samples, count, both):
     x, exact = samples

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.kernels import Unsupported, native
+from dalembert.kernels import Unsupported, flow, native
 from dalembert.methods import method_from_text
 from dalembert.model import as_arrays
 from dalembert.simulate import engine, run
@@ -52,6 +52,28 @@ def both(system, method, q0, v0, h, steps, save_every=1):
         first = loop.begin(np.asarray(q0, float), np.asarray(v0, float))
         runs.append((first, loop.run(save_every, steps)))
     return runs
+
+
+@pytest.mark.parametrize("width", [1, 3, 4])
+@pytest.mark.parametrize(
+    ("system", "spelling"), [(CVT, "dd"), (da.zoo.Snakeboard(), "frame")], ids=["cvt", "board"]
+)
+def test_as_many_sines_at_once_as_a_machine_likes(monkeypatch, system, spelling, width):
+    """Other machines have other vectors; only rounding may differ."""
+    system, method = as_arrays(system), as_arrays(method_from_text(spelling))
+    q0, v0 = map(np.asarray, system.start())
+    rows = []
+    for k in (2, width):
+        monkeypatch.setattr(flow, "vector_width", lambda k=k: k)
+        loop = engine._make(system, method)
+        start, advance = loop.single()
+        parameters, first = native.pack((system, method, np.float64(0.1))), native.pack((q0, v0))
+        carry, out = np.zeros(len(loop.carry)), np.zeros((4, len(loop.row)))
+        start(*(x.ctypes.data for x in (parameters, first, carry, out)))
+        assert advance(parameters.ctypes.data, carry.ctypes.data, 20, 20, 40, out[1:].ctypes.data, 2) == 2
+        rows.append(out[:3])
+    close(*rows, 1e-13)
+    assert np.max(np.abs(rows[0][2] - rows[0][0])) > 0.1
 
 
 def close(a, b, rtol):
