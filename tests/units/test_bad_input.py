@@ -20,6 +20,7 @@ def simulate(system=CVT, method=None, q0=Q, v0=V, h=0.1, steps=10, **options):
     [
         ({"q0": [1.0, 1.0]}, r"q0 must have shape \(3,\).*x1, x2, xi.*got \(2,\)"),
         ({"v0": np.zeros((3, 1))}, r"v0 must have shape \(3,\).*got \(3, 1\)"),
+        ({"q0": [[1.0], [0.0, 1.0], 0.0]}, r"q0 must be 3 numbers.*x1, x2, xi"),
         ({"q0": [1.0, np.nan, 0.0]}, "q0 must be finite"),
         ({"v0": [0.0, 0.0, np.inf]}, "v0 must be finite"),
         ({"q0": np.array([1j, 0, 0])}, "q0 must hold real numbers"),

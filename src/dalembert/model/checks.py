@@ -128,7 +128,10 @@ def check_start(system: System, q0: Any, v0: Any, call: Callable[..., Any] = sur
     names = ", ".join(system.coordinates)
     values = []
     for label, x in (("q0", q0), ("v0", v0)):
-        x = np.asarray(x)
+        try:
+            x = np.asarray(x)
+        except ValueError as error:  # lists of unequal length
+            raise ValueError(f"{label} must be {n} numbers, one for each of ({names}); got {x!r}") from error
         if x.dtype.kind not in "fiu":
             raise ValueError(f"{label} must hold real numbers, got {x.dtype}")
         if x.shape != (n,):
