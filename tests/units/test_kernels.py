@@ -364,3 +364,24 @@ def test_single_precision_goes_through_xla():
     double = da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=50)
     # Fifty steps at 6e-8 each, amplified a little by the rotation.
     np.testing.assert_allclose(np.array(end, float), double.q[-1], rtol=1e-4)
+
+
+def test_without_llvmlite():
+    """Where LLVM cannot be loaded everything runs through XLA, and one warning says why."""
+    code = """
+        import sys, warnings
+        sys.modules["llvmlite"] = None
+        import dalembert as da
+        system = da.zoo.PendulumCVT()
+        q0, v0 = system.start()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            one = da.simulate(system, da.LeapFrog(), q0, v0, h=0.1, steps=20)
+            many = da.ensemble(system, da.LeapFrog(), [q0] * 3, v0, h=0.1, steps=20)
+        assert abs(one.q[-1] - many.q[1, -1]).max() < 1e-14
+        print(*{str(w.message) for w in told})
+    """
+    run = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert "llvmlite" in done.stdout
+    assert "not installed" in done.stdout

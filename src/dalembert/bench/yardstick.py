@@ -16,7 +16,7 @@ from dalembert import zoo
 from dalembert.bench.machine import cores
 from dalembert.bench.tables import RATIO, Section, Table
 from dalembert.bench.timing import Settings, compared, control, fitting, interleaved
-from dalembert.kernels import LANES, many, pack
+from dalembert.kernels import lanes_here, many, pack
 from dalembert.methods import DLA, DLA01, DiscreteGradient, FrameGradient, LeapFrog, Method
 from dalembert.methods.base import State
 from dalembert.model import System, as_arrays
@@ -157,9 +157,9 @@ def ours_many(system: System, method: Method, q0: np.ndarray, v0: np.ndarray) ->
     system, method = as_arrays(system), as_arrays(method)
     loop = loop_of(system, method)
     shared = pack((system, method, np.float64(H)))
-    kernel = many(loop, [False] * len(shared))
+    kernel = many(loop, [False] * len(shared), lanes_here())
     size = len(q0)
-    assert size % LANES == 0
+    assert size % lanes_here() == 0
     starts = np.ascontiguousarray(np.concatenate([q0.T, v0.T]))
     own, told = np.zeros((1, size)), np.zeros((len(loop.told) + len(loop.counted), size))
     rows = np.empty((2, len(loop.distinct), size))

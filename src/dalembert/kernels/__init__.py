@@ -2,19 +2,19 @@
 
 from dalembert.kernels.adjoint import Adjoint
 from dalembert.kernels.graph import Unsupported
-from dalembert.kernels.many import LANES, many
+from dalembert.kernels.many import lanes_here, many
 from dalembert.kernels.native import Loop, pack
 from dalembert.kernels.scalarise import Scalars, evaluate, join, scalarise, split
 from dalembert.kernels.trig import sincos
 
 __all__ = [
-    "LANES",
     "Adjoint",
     "Loop",
     "Scalars",
     "Unsupported",
     "evaluate",
     "join",
+    "lanes_here",
     "many",
     "pack",
     "scalarise",

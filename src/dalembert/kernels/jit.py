@@ -13,7 +13,10 @@ _lock = threading.Lock()
 
 @functools.cache
 def _host() -> tuple[Any, str, str]:
-    import llvmlite.binding as llvm
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as error:
+        raise Unsupported("llvmlite", f"which is not installed ({error})") from error
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -31,13 +34,10 @@ class Machine:
     """A compiled module; `function` gives a callable, which runs without Python's lock."""
 
     def __init__(self, text: str):
-        try:
-            import llvmlite.binding as llvm
-        except ImportError as error:
-            raise Unsupported("llvmlite", f"which is not installed ({error})") from error
+        target, cpu, features = _host()
+        import llvmlite.binding as llvm
 
         with _lock:
-            target, cpu, features = _host()
             machine = target.create_target_machine(cpu=cpu, features=features, opt=3, jit=True, reloc="pic")
             module = llvm.parse_assembly(text)
             module.triple = machine.triple

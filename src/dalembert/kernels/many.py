@@ -4,13 +4,16 @@ import ctypes
 from collections.abc import Callable, Sequence
 
 from dalembert.kernels.flow import Function
+from dalembert.kernels.jit import vector_width
 from dalembert.kernels.native import Block, Loop, dtypes_of, machine
 
-LANES = 4
-"""Members to a vector: two registers of 128 bits, or one of 256, keep the arithmetic units busy."""
+
+def lanes_here() -> int:
+    """Members to a vector: two registers full, which keeps the arithmetic units busy."""
+    return 2 * vector_width()
 
 
-def many(loop: Loop, varied: Sequence[bool], lanes: int = LANES) -> Callable:
+def many(loop: Loop, varied: Sequence[bool], lanes: int) -> Callable:
     """run(shared, own, starts, stride, first, last, steps, every, rows, told), all arrays float64.
 
     Parameter i is shared[i], or row `sum(varied[:i])` of `own` where it varies. `own`, `starts` and `told` hold

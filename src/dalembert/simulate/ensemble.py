@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.kernels import LANES, Loop, Unsupported, many
+from dalembert.kernels import Loop, Unsupported, lanes_here, many
 from dalembert.methods import Method
 from dalembert.model import System, as_arrays, check_system
 from dalembert.numerics import compiled, is_traced
@@ -143,12 +143,13 @@ def _pad(row: np.ndarray, wide: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _kernel(loop: Loop, flags: tuple[bool, ...]) -> Callable:
-    return many(loop, flags)
+    return many(loop, flags, lanes_here())
 
 
 def _on_cores(loop, leaves, varied, q0, v0, steps, save_every, count, advance):
     size = len(q0)
-    wide = -(-size // LANES) * LANES
+    lanes = lanes_here()
+    wide = -(-size // lanes) * lanes
     shared, own, flags = _packed(leaves, varied, size, wide)
     kernel = _kernel(loop, tuple(flags))
     starts = np.stack([_pad(row, wide) for row in (*q0.T, *v0.T)])
@@ -156,7 +157,7 @@ def _on_cores(loop, leaves, varied, q0, v0, steps, save_every, count, advance):
     told = np.zeros((3, wide))
     told[0] = Status.INTERRUPTED.code
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    block = max(1, min(WORK // max(steps, 1), -(-wide // (4 * threads)))) // LANES * LANES or LANES
+    block = max(1, min(WORK // max(steps, 1), -(-wide // (4 * threads)))) // lanes * lanes or lanes
     pointers = [x.ctypes.data for x in (shared, own, starts)]
 
     def work(a: int) -> int:
