@@ -61,8 +61,8 @@ def compiled_circles(count, both):
         for k, value in enumerate(results):
             w.store(value, np.dtype(float), "%out", 2 * i + k)
     w.do("ret void")
-    text = f"define void @f(ptr %x, ptr %out) {{\nentry:\n{w.body()}\n}}"
-    call = native.machine((text, w.declared)).function("f", [ctypes.c_void_p] * 2)
+    text = w.function("define void @f(ptr %x, ptr %out)")
+    call = native.machine(text).function("f", [ctypes.c_void_p] * 2)
 
     def run(x):
         padded = np.concatenate([x, np.zeros(-len(x) % count)])

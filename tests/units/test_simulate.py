@@ -2,16 +2,15 @@
 
 import itertools
 import os
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from interrupting import interrupted
 
 import dalembert as da
 from dalembert.simulate import engine, loop, run
@@ -219,20 +218,8 @@ SCRIPT = """
 
 
 def test_ctrl_c_returns_what_was_computed():
-    child = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "running\n"
-    child.send_signal(signal.SIGINT)
-    sent = time.monotonic()
-    out, err = child.communicate(timeout=60)
-    took = time.monotonic() - sent
-    assert child.returncode == 0, err
-    name, steps, rows, t = out.splitlines()[-1].split()
+    last, err, took = interrupted(SCRIPT)
+    name, steps, rows, t = last.split()
     assert name == "INTERRUPTED"
     assert int(steps) > 20_000
     assert int(rows) >= int(steps) // 1000 + 1

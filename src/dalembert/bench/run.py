@@ -1,6 +1,7 @@
 """All sections, one after the other, and the file of their results."""
 
 import dataclasses
+import importlib
 import json
 import os
 import time
@@ -15,59 +16,18 @@ from dalembert.bench.timing import Settings
 FORMAT = 1
 
 
-def _c(settings: Settings) -> Section:
-    from dalembert.bench.yardstick import against_c
-
-    return against_c(settings)
-
-
-def _ensemble(settings: Settings) -> Section:
-    from dalembert.bench.yardstick import ensembles
-
-    return ensembles(settings)
-
-
-def _naive(settings: Settings) -> Section:
-    from dalembert.bench.naive import against_plain_jax
-
-    return against_plain_jax(settings)
-
-
-def _peers(settings: Settings) -> Section:
-    from dalembert.bench.peers import work_precision
-
-    return work_precision(settings)
-
-
-def _compile(settings: Settings) -> Section:
-    from dalembert.bench.startup import first_calls
-
-    return first_calls(settings)
-
-
-def _gradients(settings: Settings) -> Section:
-    from dalembert.bench.gradients import cost
-
-    return cost(settings)
-
-
-def _gpu(settings: Settings) -> Section:
-    from dalembert.bench.gpu import on_gpu
-
-    return on_gpu(settings)
-
-
-def _tag(settings: Settings) -> Section:
-    from dalembert.bench.tag import one_kernel_tag
-
-    return one_kernel_tag(settings)
-
-
-SECTIONS: dict[str, Callable[[Settings], Section]] = {
-    "c": _c, "ensemble": _ensemble, "naive": _naive, "peers": _peers, "compile": _compile, "gradients": _gradients,
-    "tag": _tag, "gpu": _gpu,
+SECTIONS = {
+    "c": "yardstick.against_c", "ensemble": "yardstick.ensembles", "naive": "naive.against_plain_jax",
+    "peers": "peers.work_precision", "compile": "startup.first_calls", "gradients": "gradients.cost",
+    "tag": "tag.one_kernel_tag", "gpu": "gpu.on_gpu",
 }  # fmt: skip
-"""Sections by name; each imports what it needs when it runs."""
+"""Sections by name: a module here and its function of Settings, imported when it runs."""
+
+
+def measured(name: str, settings: Settings) -> Section:
+    """One section, measured now."""
+    module, function = SECTIONS[name].split(".")
+    return getattr(importlib.import_module(f"dalembert.bench.{module}"), function)(settings)
 
 
 def chosen(only: str | None) -> list[str]:
@@ -95,7 +55,7 @@ def run(
     began, done = time.perf_counter(), {}
     for name in [*names, *(x for x in elsewhere if x not in names)]:
         before = time.perf_counter()
-        section = elsewhere[name] if name in elsewhere else SECTIONS[name](settings)
+        section = elsewhere[name] if name in elsewhere else measured(name, settings)
         section.seconds = time.perf_counter() - before
         show(section)
         done[name] = section.to_json()

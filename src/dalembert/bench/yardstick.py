@@ -157,7 +157,7 @@ def ours_many(system: System, method: Method, q0: np.ndarray, v0: np.ndarray) ->
     system, method = as_arrays(system), as_arrays(method)
     loop = loop_of(system, method)
     shared = pack((system, method, np.float64(H)))
-    kernel = many(loop, [False] * len(shared), lanes_here())
+    kernel = many(loop, [False] * len(shared))
     size = len(q0)
     assert size % lanes_here() == 0
     starts = np.ascontiguousarray(np.concatenate([q0.T, v0.T]))

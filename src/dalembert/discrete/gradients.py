@@ -6,6 +6,7 @@ is added from the values of V, and only where the quadrature is not already exac
 is kept to rounding for any potential, large steps included, and nothing blows up as the step shrinks.
 """
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -13,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dalembert.numerics import matvec
+from dalembert.numerics import is_written_constant, matvec
 
 Potential = Callable[[Array], Array]
+Gradient = Callable[[Potential, Array, Array, Array], Array]
 
 # Lobatto's rule with six points, exact to degree nine. It contains the ends, so a kink near one is seen.
 _A, _B = np.sqrt(1 / 3 - 2 / 21 * np.sqrt(7)), np.sqrt(1 / 3 + 2 / 21 * np.sqrt(7))
@@ -45,6 +47,19 @@ def _correction(defect: Callable[[], Array], needed: Array, length: Array) -> Ar
     return lax.cond(needed, defect, lambda: jnp.zeros_like(length)) / jnp.where(needed, length, 1.0)
 
 
+def _zero_of_constants(gradient: Gradient) -> Gradient:
+    """The same gradient; that of a potential written without q is zero, with nothing to compute."""
+
+    @functools.wraps(gradient)
+    def quick(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
+        if is_written_constant(potential, q0):
+            return jnp.zeros_like(q0)
+        return gradient(potential, q0, q1, metric)
+
+    return quick
+
+
+@_zero_of_constants
 def average(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
     """The average of grad V on the segment (average vector field).
 
@@ -58,6 +73,7 @@ def average(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
     )
 
 
+@_zero_of_constants
 def gonzalez(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
     """grad V at the midpoint, corrected along the step: g + M d (V1 - V0 - g.d)/(d.M d), d = q1 - q0.
 
@@ -98,13 +114,14 @@ def _increments(potential: Potential, q0: Array, q1: Array) -> Array:
     return jnp.stack(parts)
 
 
+@_zero_of_constants
 def itoh_abe(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
     """The coordinate-increment gradient [itoh1988], made symmetric: the mean of both directions."""
     del metric
     return 0.5 * (_increments(potential, q0, q1) + _increments(potential, q1, q0))
 
 
-GRADIENTS: dict[str, Callable[[Potential, Array, Array, Array], Array]] = {
+GRADIENTS: dict[str, Gradient] = {
     "gonzalez": gonzalez,
     "average": average,
     "itoh-abe": itoh_abe,

@@ -132,7 +132,7 @@ class Adjoint:
             "define void @back(ptr noalias %parameters, ptr noalias %states, i64 %base, i64 %count, i64 %total, "
             "i64 %every, ptr noalias %wanted, ptr noalias %lam, ptr noalias %sums)"
         )
-        return f"{head} {{\nentry:\n{w.body()}\n}}", w.declared
+        return w.function(head)
 
     def _pull(self, w: Block, scalars: Scalars, parameters: list[Value], index: str, cotangents: list[Value]):
         """A pullback at state `index` of the states."""
@@ -160,7 +160,7 @@ class Adjoint:
             "define void @finish(ptr noalias %parameters, ptr noalias %start, ptr noalias %lam, ptr noalias %wanted, "
             "ptr noalias %sums, ptr noalias %ends)"
         )
-        return f"{head} {{\nentry:\n{w.body()}\n}}", w.declared
+        return w.function(head)
 
 
 def _count(tree: Tree) -> int:

@@ -1,7 +1,8 @@
 """Sine and cosine in LLVM's language, of one number or of a vector of them.
 
 The argument is reduced by multiples of pi/2 (of pi for the sine alone) with fused products, then polynomials.
-Good to about one unit in the last place for |x| < LIMIT; beyond, the C library's functions take over.
+For |x| < LIMIT good to about one unit in the last place, the sine alone to two and a half where it is near one;
+beyond, the C library's functions take over.
 """
 
 import functools
@@ -11,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from dalembert.kernels.llvm import Value, Writer
-from dalembert.kernels.trig import COSINE, LIMIT, SINE
+from dalembert.kernels.trig import COSINE, LIMIT, SHIFT, SINE
 
 _FLOAT, _WHOLE = np.dtype(np.float64), np.dtype(np.int64)
-# Adding it rounds to the nearest whole number, which then sits in the lowest bits.
-_SHIFT = 1.5 * 2.0**52
 # pi/2 and pi in three parts of 53 bits. A whole number times the first part, taken from x, is exact.
 _QUARTERS = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 _HALVES = (3.141592653589793, 1.2246467991473532e-16, -2.9947698097183397e-33)
@@ -25,22 +24,30 @@ _WIDE_SINE = (
     -0.16666666666666666, 0.008333333333333208, -0.00019841269841213368, 2.7557319211744394e-06,
     -2.505210692161594e-08, 1.605894190347839e-10, -7.6430434654463e-13, 2.7216780044787847e-15,
 )  # fmt: skip
-LIKELY = '!0 = !{!"branch_weights", i32 2000, i32 1}'
-"""Of a branch whose first way is the usual one."""
+# Of a branch whose first way is the usual one.
+_LIKELY = '!0 = !{!"branch_weights", i32 2000, i32 1}'
 
 
 class _Circle(Writer):
     """Writes the body of a function of %x."""
 
+    def __init__(self, lanes: int):
+        super().__init__(lanes)
+        self.kind, self.whole, self.mask = (self.type(t, True) for t in (_FLOAT, _WHOLE, np.dtype(bool)))
+
     def number_of(self, value: Any, dtype: np.dtype = _FLOAT) -> str:
         return self.number(value, dtype, self.lanes > 1)
 
+    def intrinsic(self, name: str, *arguments: str) -> str:
+        return self.call(
+            f"llvm.{name}.{self.suffix(_FLOAT, True)}", _FLOAT, [Value(x) for x in arguments], True
+        )
+
     def fma(self, a: str, b: str, c: str) -> str:
-        suffix = f"v{self.lanes}f64" if self.lanes > 1 else "f64"
-        return self.call(f"llvm.fma.{suffix}", _FLOAT, [Value(x) for x in (a, b, c)], self.lanes > 1)
+        return self.intrinsic("fma", a, b, c)
 
     def two(self, how: str, a: str, b: str, dtype: np.dtype = _FLOAT) -> str:
-        return self.put(f"{how} {self.type(dtype, self.lanes > 1)} {a}, {b}")
+        return self.put(f"{how} {self.type(dtype, True)} {a}, {b}")
 
     def polynomial(self, coefficients: Sequence[float], x: str) -> str:
         """Lowest power first; in pairs, so that many products can run side by side."""
@@ -53,25 +60,20 @@ class _Circle(Writer):
 
     def reduced(self, parts: Sequence[float]) -> tuple[str, str, str]:
         """x less the nearest multiple of parts[0], what rounding took from it, and bits that end in the multiple."""
-        shift = self.number_of(_SHIFT)
+        shift = self.number_of(SHIFT)
         shifted = self.fma("%x", self.number_of(1 / parts[0]), shift)
         minus = self.two("fsub", shift, shifted)
         first, second, third = map(self.number_of, parts)
         near, product = self.fma(minus, first, "%x"), self.two("fmul", minus, second)
         r = self.two("fadd", near, product)
         tail = self.two("fsub", product, self.two("fsub", r, near))
-        low = self.fma(
-            minus,
-            third,
-            self.fma(minus, second, self.put(f"fneg {self.type(_FLOAT, self.lanes > 1)} {product}")),
-        )
-        tail = self.two("fadd", tail, low)
-        kind, whole = (self.type(dtype, self.lanes > 1) for dtype in (_FLOAT, _WHOLE))
-        return r, tail, self.put(f"bitcast {kind} {shifted} to {whole}")
+        low = self.fma(minus, second, self.put(f"fneg {self.kind} {product}"))
+        tail = self.two("fadd", tail, self.fma(minus, third, low))
+        return r, tail, self.put(f"bitcast {self.kind} {shifted} to {self.whole}")
 
     def signed(self, x: str, bits: str, place: int) -> str:
         """x, negative where the bit at this place is set."""
-        kind, whole = (self.type(dtype, self.lanes > 1) for dtype in (_FLOAT, _WHOLE))
+        kind, whole = self.kind, self.whole
         sign = self.two("shl", bits, self.number_of(63 - place, _WHOLE), _WHOLE)
         if place:
             sign = self.two("and", sign, self.number_of(np.int64(-(2**63)), _WHOLE), _WHOLE)
@@ -101,69 +103,55 @@ class _Circle(Writer):
         low = self.two("fsub", self.two("fsub", one, high), half)
         low = self.two("fsub", low, self.two("fmul contract", r, tail))
         cosine = self.two("fadd", high, self.fma(fourth, self.polynomial(COSINE[::-1], square), low))
-        wide = self.lanes > 1
-        kind, mask = self.type(_FLOAT, wide), self.type(np.dtype(bool), wide)
-        odd = self.put(f"trunc {self.type(_WHOLE, wide)} {bits} to {mask}")
+        kind, mask = self.kind, self.mask
+        odd = self.put(f"trunc {self.whole} {bits} to {mask}")
         s = self.put(f"select {mask} {odd}, {kind} {cosine}, {kind} {sine}")
         c = self.put(f"select {mask} {odd}, {kind} {sine}, {kind} {cosine}")
         after = self.two("add", bits, self.number_of(1, _WHOLE), _WHOLE)
         return [self.signed(s, bits, 1), self.signed(c, after, 1)]
 
     def give(self, values: Sequence[str]) -> None:
-        kind = self.type(_FLOAT, self.lanes > 1)
-        pair = "poison"
+        pair, of = "poison", _pair(self.kind)
         for i, value in enumerate(values):
-            pair = self.put(f"insertvalue {{{kind}, {kind}}} {pair}, {kind} {value}, {i}")
-        self.do(f"ret {{{kind}, {kind}}} {pair}")
+            pair = self.put(f"insertvalue {of} {pair}, {self.kind} {value}, {i}")
+        self.do(f"ret {of} {pair}")
+
+
+def _pair(kind: str) -> str:
+    return f"{{{kind}, {kind}}}"
 
 
 @functools.cache
 def _functions(lanes: int, both: bool) -> tuple[str, frozenset[str]]:
     """A function's name, and what has to be declared to call it: (sine, cosine) of %x."""
-    what = "circle" if both else "sine"
-    w = _Circle(lanes)
-    wide = lanes > 1
-    kind, suffix = w.type(_FLOAT, wide), f"v{lanes}f64" if wide else "f64"
-    size = Value(w.call(f"llvm.fabs.{suffix}", _FLOAT, [Value("%x")], wide), wide)
-    near = w.put(f"fcmp olt {kind} {size.text}, {w.number_of(LIMIT)}")
-    w.do(f"br i1 {w.reduce('and', Value(near, wide))}, label %near, label %far, !prof !0")
+    name = f"{'circle' if both else 'sine'}{lanes}"
+    w, far = _Circle(lanes), _Circle(lanes)
+    kind, pair = w.kind, _pair(w.kind)
+    near = w.put(f"fcmp olt {kind} {w.intrinsic('fabs', '%x')}, {w.number_of(LIMIT)}")
+    w.do(f"br i1 {w.reduce('and', Value(near, True))}, label %near, label %far, !prof !0")
     w.block("near")
     w.give(w.both() if both else [w.sine()])
     w.block("far")
-    pair = f"{{{kind}, {kind}}}"
-    w.do(f"ret {pair} {w.put(f'call {pair} @{what}{lanes}.far({kind} %x)')}")
-    head = f"define internal {pair} @{what}{lanes}({kind} %x) alwaysinline"
-    far = _Circle(lanes)
-    calls = [
-        far.call(f"llvm.{name}.{suffix}", _FLOAT, [Value("%x")], wide) for name in ("sin", "cos")[: 1 + both]
-    ]
-    far.give(calls)
-    away = f"define internal {pair} @{what}{lanes}.far({kind} %x) noinline cold"
-    texts = [f"{h} {{\nentry:\n{x.body()}\n}}" for h, x in ((head, w), (away, far))]
-    return f"{what}{lanes}", frozenset([*texts, LIKELY, *w.declared, *far.declared])
-
-
-def circle(w: Writer, x: Value, both: bool) -> list[Value]:
-    """The sine, and where asked the cosine, of x, which is a vector in its own right (of w.lanes numbers)."""
-    wide = x.wide and w.lanes > 1
-    name, declared = _functions(w.lanes if wide else 1, both)
-    w.declared |= declared
-    kind = w.type(_FLOAT, wide)
-    pair = w.put(f"call {{{kind}, {kind}}} @{name}({kind} {x.text})")
-    parts = [w.put(f"extractvalue {{{kind}, {kind}}} {pair}, {i}") for i in range(1 + both)]
-    return [Value(part, wide) for part in parts]
+    w.do(f"ret {pair} {w.put(f'call {pair} @{name}.far({kind} %x)')}")
+    far.give([far.intrinsic(function, "%x") for function in ("sin", "cos")[: 1 + both]])
+    text, declared = w.function(f"define internal {pair} @{name}({kind} %x) alwaysinline")
+    away, more = far.function(f"define internal {pair} @{name}.far({kind} %x) noinline cold")
+    return name, frozenset([text, away, _LIKELY, *declared, *more])
 
 
 def circles(w: Writer, angles: Sequence[Value], both: bool) -> list[list[Value]]:
-    """The same for several numbers at once, as one vector."""
-    k = len(angles)
-    if k == 1:
-        return [circle(w, angles[0], both)]
-    name, declared = _functions(k, both)
+    """The sine, and where asked the cosine, of each angle: several numbers as one vector, or one angle that may
+    itself be a vector over the members."""
+    wide, k = w.lanes > 1 and angles[0].wide, len(angles)
+    name, declared = _functions(w.lanes if wide else k, both)
     w.declared |= declared
-    vector, x = f"<{k} x double>", "poison"
-    for i, angle in enumerate(angles):
-        x = w.put(f"insertelement {vector} {x}, double {angle.text}, i32 {i}")
-    pair = w.put(f"call {{{vector}, {vector}}} @{name}({vector} {x})")
-    parts = [w.put(f"extractvalue {{{vector}, {vector}}} {pair}, {i}") for i in range(1 + both)]
-    return [[Value(w.put(f"extractelement {vector} {part}, i32 {i}")) for part in parts] for i in range(k)]
+    kind, x = w.type(_FLOAT, wide), angles[0].text
+    if k > 1:
+        kind, x = f"<{k} x double>", "poison"
+        for i, angle in enumerate(angles):
+            x = w.put(f"insertelement {kind} {x}, double {angle.text}, i32 {i}")
+    pair = w.put(f"call {_pair(kind)} @{name}({kind} {x})")
+    parts = [w.put(f"extractvalue {_pair(kind)} {pair}, {i}") for i in range(1 + both)]
+    if k == 1:
+        return [[Value(part, wide) for part in parts]]
+    return [[Value(w.put(f"extractelement {kind} {part}, i32 {i}")) for part in parts] for i in range(k)]

@@ -11,8 +11,6 @@ from dalembert.kernels.graph import Node, Region
 from dalembert.kernels.plan import Plan
 from dalembert.kernels.trig import sincos
 
-_CIRCULAR = {"sin": lambda x: sincos(x)[0], "cos": lambda x: sincos(x)[1]}
-
 
 class Emitter:
     """Computes a plan in JAX, each scalar as a number or, for a batch, as an array of numbers."""
@@ -47,6 +45,11 @@ class Emitter:
                 values[node.id] = lax.dynamic_index_in_dim(
                     jnp.asarray(node.params, node.dtype), index, 0, keepdims=False
                 )
+            elif node.op in ("sin", "cos") and node.dtype == np.float64:
+                key = ("circle", node.args[0].id)
+                if key not in values:
+                    values[key] = sincos(self._read(node.args[0], values))
+                values[node.id] = values[key][node.op == "cos"]
             elif not self._fuse(node, values):
                 primitive, params = node.params
                 arguments = [values[a.id] if a.op != "const" else a.value for a in node.args]
@@ -55,10 +58,7 @@ class Emitter:
                     if any(wide) and not all(wide):
                         keep = node.op == "select_n" and not wide[0] and any(wide[1:])
                         arguments = [a if keep and i == 0 else self._wide(a) for i, a in enumerate(arguments)]
-                if node.op in _CIRCULAR and node.dtype == np.float64:
-                    values[node.id] = _CIRCULAR[node.op](*arguments)
-                else:
-                    values[node.id] = primitive.bind(*arguments, **params)
+                values[node.id] = primitive.bind(*arguments, **params)
 
     def _fuse(self, node: Node, values: dict) -> bool:
         """A sum or difference with a product, as one operation where `fused(a, b, c, signs)` = +-a b +- c exists.

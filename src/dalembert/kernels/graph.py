@@ -125,7 +125,7 @@ class Graph:
 
     def op(self, name: str, *args: Node) -> Node:
         """An operation of our own making, by the primitive's name."""
-        primitive, params, dtype = own(name)
+        primitive, params, dtype = _own()[name]
         return self.primitive(name, primitive, args, args[-1].dtype if dtype is None else dtype, params)
 
     def convert(self, x: Node, dtype: Any) -> Node:
@@ -224,8 +224,3 @@ def _own() -> dict[str, tuple[Primitive, dict, Any]]:
         (equation,) = jax.make_jaxpr(function)(*arguments).jaxpr.eqns
         table[name] = (equation.primitive, dict(equation.params), _BOOL if name in compare else None)
     return table
-
-
-def own(name: str) -> tuple[Primitive, dict, Any]:
-    """A primitive we make ourselves: its JAX primitive, parameters, and type of result (None: the argument's)."""
-    return _own()[name]

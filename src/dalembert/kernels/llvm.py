@@ -136,9 +136,14 @@ class Writer:
                 return Value(text, wide)
         raise Unsupported(node.op)
 
-    def body(self) -> str:
-        """All instructions."""
-        return "\n".join(self.lines)
+    def suffix(self, dtype: np.dtype, wide: bool) -> str:
+        """The type of a value as it stands in the names of intrinsics."""
+        number = f"{'f' if dtype.kind == 'f' else 'i'}{8 * dtype.itemsize}"
+        return f"v{self.lanes}{number}" if wide and self.lanes > 1 else number
+
+    def function(self, head: str) -> tuple[str, set[str]]:
+        """The whole function, and the outside functions it calls."""
+        return f"{head} {{\nentry:\n" + "\n".join(self.lines) + "\n}", self.declared
 
 
 def _list(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> str:
@@ -201,15 +206,14 @@ def _arithmetic(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) ->
 
 def _functions(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> str:
     dtype, of = node.args[0].dtype, w.type(node.args[0].dtype, wide)
-    suffix = f"v{w.lanes}f64" if wide else "f64"
-    whole = f"v{w.lanes}i{8 * dtype.itemsize}" if wide else f"i{8 * dtype.itemsize}"
+    suffix = w.suffix(dtype, wide)
     if kind == "f" and node.op in _INTRINSIC:
         return w.call(f"llvm.{_INTRINSIC[node.op]}.{suffix}", dtype, a, wide)
     if kind == "f" and node.op == "round":
         even = "EVEN" in str(node.params[1].get("rounding_method"))
         return w.call(f"llvm.{'rint' if even else 'round'}.{suffix}", dtype, a, wide)
     if kind == "i" and node.op in ("max", "min"):
-        return w.call(f"llvm.s{node.op}.{whole}", dtype, a, wide)
+        return w.call(f"llvm.s{node.op}.{suffix}", dtype, a, wide)
     if kind == "b" and node.op in ("max", "min"):
         return w.put(f"{'or' if node.op == 'max' else 'and'} {of} {a[0].text}, {a[1].text}")
 
@@ -263,7 +267,7 @@ def _conversions(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -
     if kind == "f" and target.kind == "u":
         raise Unsupported(node.op, f"to {target}")
     if kind == "f":
-        name = f"llvm.fptosi.sat.{_suffix(w, target, wide)}.{_suffix(w, source, wide)}"
+        name = f"llvm.fptosi.sat.{w.suffix(target, wide)}.{w.suffix(source, wide)}"
         return w.call(name, source, a, wide, after)
     if target.kind == "f":
         return w.put(f"{'uitofp' if kind in 'bu' else 'sitofp'} {before} {a[0].text} to {after}")
@@ -272,7 +276,3 @@ def _conversions(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -
     longer = target.itemsize > source.itemsize
     how = "zext" if kind == "b" or (kind == "u" and longer) else "sext" if longer else "trunc"
     return w.put(f"{how} {before} {a[0].text} to {after}")
-
-
-def _suffix(w: Writer, dtype: np.dtype, wide: bool) -> str:
-    return (f"v{w.lanes}" if wide else "") + f"{'f' if dtype.kind == 'f' else 'i'}{8 * dtype.itemsize}"

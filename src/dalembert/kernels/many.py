@@ -13,14 +13,15 @@ def lanes_here() -> int:
     return 2 * vector_width()
 
 
-def many(loop: Loop, varied: Sequence[bool], lanes: int) -> Callable:
+def many(loop: Loop, varied: Sequence[bool]) -> Callable:
     """run(shared, own, starts, stride, first, last, steps, every, rows, told), all arrays float64.
 
     Parameter i is shared[i], or row `sum(varied[:i])` of `own` where it varies. `own`, `starts` and `told` hold
     one row a quantity with `stride` members in it; `rows` one such block a saved row, the start first,
     with the row's distinct entries. Members
-    `first` to `last` are run, a multiple of `lanes`.
+    `first` to `last` are run, a multiple of `lanes_here()`.
     """
+    lanes = lanes_here()
     w = Block(lanes)
     w.do("br label %member")
     w.block("member")
@@ -68,4 +69,4 @@ def many(loop: Loop, varied: Sequence[bool], lanes: int) -> Callable:
     )
     pointer, whole = ctypes.c_void_p, ctypes.c_int64
     types = [pointer, pointer, pointer, whole, whole, whole, whole, whole, pointer, pointer]
-    return machine((f"{head} {{\nentry:\n{w.body()}\n}}", w.declared)).function("many", types)
+    return machine(w.function(head)).function("many", types)

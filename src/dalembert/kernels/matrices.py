@@ -4,7 +4,7 @@ import numpy as np
 
 from dalembert.kernels.graph import Graph, Node
 from dalembert.kernels.interpret import Interpreter, Nodes, conditional, objects, rule
-from dalembert.numerics import multiplier_bound
+from dalembert.numerics import multiplier_bound, pivot_floor
 
 
 @rule("small_solve")
@@ -13,33 +13,30 @@ def _small_solve(it: Interpreter, equation, a: Nodes, b: Nodes):
     g, n = it.graph, len(a)
     if b.size == 0:
         return [b]
-    if n == 1 and not equation.params["positive"]:
-        inverse = g.op(
-            "div", g.const(1, a[0, 0].dtype), a[0, 0]
-        )  # computed before a loop that leaves a alone
-        return [objects([g.op("mul", x, inverse) for x in b.flat], b.shape)]
-    columns, plain, inverses = b.reshape(n, -1).T, a.copy(), []
+    dtype = a[0, 0].dtype
+    columns, plain, one = b.reshape(n, -1).T, a.copy(), g.const(1, dtype)
+    inverses = []
     for k in range(n):
-        inverses.append(g.op("div", g.const(1, a[0, 0].dtype), plain[k, k]))
+        inverses.append(g.op("div", one, plain[k, k]))
         for i in range(k + 1, n):
             plain[i, k] = g.op("mul", plain[i, k], inverses[k])
             for j in range(k + 1, n):
                 plain[i, j] = g.op("sub", plain[i, j], g.op("mul", plain[i, k], plain[k, j]))
     if equation.params["positive"]:
-        floor, nan = g.const(64 * np.finfo(float).eps, a[0, 0].dtype), g.const(np.nan, a[0, 0].dtype)
+        floor, nan = g.const(pivot_floor(dtype), dtype), g.const(np.nan, dtype)
         for i in range(n):
             sound = g.op("gt", plain[i, i], g.op("mul", floor, g.op("abs", a[i, i])))
             inverses[i] = g.choose(sound, inverses[i], nan)
         return [_substituted(g, plain, inverses, columns, b.shape)]
-    bound = g.const(multiplier_bound(n), a[0, 0].dtype)
-    checks = [g.op("le", g.op("abs", plain[i, k]), bound) for i in range(n) for k in range(i)]
-    well = g.fold_left("and", checks)
     result = _substituted(g, plain, inverses, columns, b.shape)
-    if well.is_const and well.value:
+    multipliers = [plain[i, k] for i in range(n) for k in range(i)]
+    if all(x.is_const and abs(x.value) <= multiplier_bound(n) for x in multipliers):
         return [result]
+    bound = g.const(multiplier_bound(n), dtype)
+    well = g.fold_left("and", [g.op("le", g.op("abs", x), bound) for x in multipliers])
     factors, _, order = _factor(g, a)
     factors = objects(factors, a.shape)
-    inverses = [g.op("div", g.const(1, a[0, 0].dtype), factors[k, k]) for k in range(n)]
+    inverses = [g.op("div", one, factors[k, k]) for k in range(n)]
     permuted = np.array([[g.pick(row, list(column)) for row in order] for column in columns], object)
     pivoted = _substituted(g, factors, inverses, permuted, b.shape)
     return [objects(conditional(g, well, [list(pivoted.flat), list(result.flat)]), b.shape)]

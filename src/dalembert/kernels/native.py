@@ -152,7 +152,7 @@ class Loop:
             w.store(x, t, "%row", i)
         w.do("ret void")
         head = "define internal void @row(ptr noalias %parameters, ptr noalias %carry, ptr noalias %row) noinline"
-        return f"{head} {{\nentry:\n{w.body()}\n}}", w.declared
+        return w.function(head)
 
     def _start(self) -> tuple[str, set[str]]:
         w = Block()
@@ -163,7 +163,7 @@ class Loop:
         w.do("call void @row(ptr %parameters, ptr %carry, ptr %row)")
         w.do("ret void")
         head = "define void @start(ptr noalias %parameters, ptr noalias %first, ptr noalias %carry, ptr noalias %row)"
-        return f"{head} {{\nentry:\n{w.body()}\n}}", w.declared
+        return w.function(head)
 
     def _keep(self, w: Block, carry: list[Value]) -> None:
         """The carry into memory."""
@@ -203,7 +203,7 @@ class Loop:
             "define i64 @run(ptr noalias %parameters, ptr noalias %carry, i64 %first, i64 %every, i64 %count, "
             "ptr noalias %rows, i64 %capacity)"
         )
-        return f"{head} {{\nentry:\n{w.body()}\n}}", w.declared
+        return w.function(head)
 
     def write_steps(self, w: Block, parameters: list[Value], carry: list[Value], todo: str):
         """Up to `todo` steps while some member is well; the state then, and how many were done."""
@@ -252,14 +252,14 @@ class Loop:
         before, mixed, end = w.block_name, w.name("mixed"), w.name("end")
         w.do(f"br i1 {w.reduce('and', fine)}, label %{end}, label %{mixed}")
         w.block(mixed)
-        chosen = [
-            self._either(w, well if k in self.told else fine, a, b, t)
-            for k, (a, b, t) in enumerate(zip(new, now, self.carry, strict=True))
-        ]
+        chosen = []
+        for k, (a, b, t) in enumerate(zip(new, now, self.carry, strict=True)):
+            mask, of = well if k in self.told else fine, w.type(t, True)
+            chosen.append(w.put(f"select <{w.lanes} x i1> {mask.text}, {of} {a.text}, {of} {b.text}"))
         w.do(f"br label %{end}")
         w.block(end)
         return [
-            Value(w.put(f"phi {w.type(t, True)} [{a.text}, %{before}], [{b.text}, %{mixed}]"), True)
+            Value(w.put(f"phi {w.type(t, True)} [{a.text}, %{before}], [{b}, %{mixed}]"), True)
             for a, b, t in zip(new, chosen, self.carry, strict=True)
         ]
 
@@ -268,12 +268,6 @@ class Loop:
         wide = w.lanes > 1
         zero = w.number(0, self.carry[self.code], wide)
         return Value(w.put(f"icmp eq {w.type(self.carry[self.code], wide)} {code.text}, {zero}"), wide)
-
-    def _either(self, w: Block, mask: Value, a: Value, b: Value, dtype: np.dtype) -> Value:
-        of = w.type(dtype, True)
-        return Value(
-            w.put(f"select <{w.lanes} x i1> {mask.text}, {of} {w.widen(a, dtype).text}, {of} {b.text}"), True
-        )
 
 
 def pack(tree: Any) -> np.ndarray:

@@ -16,6 +16,8 @@ from dalembert.kernels.graph import Graph, Node
 from dalembert.kernels.interpret import Interpreter, objects
 
 LIMIT = 1e6
+# Adding it rounds to the nearest whole number, which then sits in the lowest bits.
+SHIFT = 1.5 * 2.0**52
 # pi/2 in three parts; the first two have 33 bits, so that whole multiples below 2^20 are exact [fdlibm].
 _PARTS = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879595063154e-21)
 # Minimax polynomials for (sin r - r)/r^3 and (cos r - 1 + r^2/2)/r^4, highest power of r^2 first [fdlibm].
@@ -41,9 +43,9 @@ def _polynomial(coefficients: tuple[float, ...], x: Array, gpu: bool) -> Array:
 def _reduced(x: Array, gpu: bool = False) -> tuple[Array, Array]:
     """sin x and cos x. On a GPU, where products and sums share one rounding, without the last corrections."""
     if gpu:
-        # Adding 1.5 2^52 leaves a whole number in the last bits, so rounding and quadrant come together.
-        shifted = x * (2 / np.pi) + 1.5 * 2.0**52
-        n, bits = shifted - 1.5 * 2.0**52, lax.bitcast_convert_type(shifted, np.int64)
+        # Rounding and quadrant come together.
+        shifted = x * (2 / np.pi) + SHIFT
+        n, bits = shifted - SHIFT, lax.bitcast_convert_type(shifted, np.int64)
         odd, upper = (bits & 1) != 0, (bits & 2) != 0
     else:
         n = lax.round(x * (2 / np.pi), lax.RoundingMethod.TO_NEAREST_EVEN)
@@ -54,16 +56,15 @@ def _reduced(x: Array, gpu: bool = False) -> tuple[Array, Array]:
     nearer = near - second
     y = nearer - third
     square = y * y
-    sine = y + y * (square * _polynomial(SINE, square, gpu))
+    above, beside = (square * _polynomial(c, square, gpu) for c in (SINE, COSINE))
     half = 0.5 * square
     one = 1 - half
-    cosine = one + square * (square * _polynomial(COSINE, square, gpu))
-    if not gpu:
+    if gpu:
+        sine, cosine = y + y * above, one + square * beside
+    else:
         tail = ((near - nearer) - second) + ((nearer - y) - third)  # what the subtractions lost
-        sine = y + (y * (square * _polynomial(SINE, square, gpu)) + tail)
-        cosine = one + (
-            ((1 - one) - half) + (square * (square * _polynomial(COSINE, square, gpu)) - y * tail)
-        )
+        sine = y + (y * above + tail)
+        cosine = one + (((1 - one) - half) + (square * beside - y * tail))
     s, c = lax.select(odd, cosine, sine), lax.select(odd, sine, cosine)
     return lax.select(upper, -s, s), lax.select(odd ^ upper, -c, c)
 
@@ -123,7 +124,7 @@ def _replacements(gpu: bool) -> dict:
 
 def _round(g: Graph, x: Node) -> Node:
     """To the nearest whole number, ties to even, for |x| < 2^51: by adding a number that leaves no fraction."""
-    shift = g.const(1.5 * 2.0**52, np.float64)
+    shift = g.const(SHIFT, np.float64)
     return g.op("sub", g.op("add", x, shift), shift)
 
 

@@ -1,6 +1,5 @@
 """The discrete-gradient (discrete-derivative) method on TQ."""
 
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import equinox as eqx
@@ -9,14 +8,7 @@ from jax import Array
 
 from dalembert.discrete import GRADIENTS
 from dalembert.methods.base import Claims, Method, State, solve_velocity
-from dalembert.model import (
-    System,
-    acceleration,
-    is_written_constant,
-    multipliers,
-    potential_gradient,
-    project,
-)
+from dalembert.model import System, acceleration, multipliers, potential_gradient, project
 from dalembert.numerics import solve_spd
 
 
@@ -55,10 +47,10 @@ class DiscreteGradient(Method):
 
     def step(self, system: System, state: State, memory: TangentMemory, h: Array):
         q0, u0 = state.q, memory.u
-        pull = self._pull(system, q0)
 
         def equations(ub):
-            return ub - project(system, q0 + 0.5 * h * ub, u0 - 0.5 * h * pull(q0, q0 + h * ub))
+            pull = self._pull(system, q0, q0 + h * ub)
+            return ub - project(system, q0 + 0.5 * h * ub, u0 - 0.5 * h * pull)
 
         kick = 0.5 * h * solve_spd(system.metric(q0), potential_gradient(system, q0))
         ub, report = solve_velocity(equations, u0 - kick, State(q0, u0), h, kick)
@@ -66,16 +58,14 @@ class DiscreteGradient(Method):
         return State(q1, project(system, q1, u1)), TangentMemory(u1, (u1 - u0) / h, h * ub), report
 
     def output(self, system: System, state: State, memory: TangentMemory, h: Array) -> tuple[Array, Array]:
-        q1, q0 = state.q, state.q - memory.moved
-        reaction = memory.rate + self._pull(system, q1)(q0, q1)
-        return memory.u, multipliers(system, q1 - 0.5 * memory.moved, reaction)
+        q0, q1 = state.q - memory.moved, state.q
+        caused = memory.rate + self._pull(system, q0, q1)
+        return memory.u, multipliers(system, q1 - 0.5 * memory.moved, caused)
 
-    def _pull(self, system: System, q: Array) -> Callable[[Array, Array], Array]:
-        """The function M^-1 DV(q0, q1)."""
-        if is_written_constant(system.potential, q):
-            return lambda q0, q1: jnp.zeros_like(q0)
-        mass, gradient = system.metric(q), GRADIENTS[self.gradient]
-        return lambda q0, q1: solve_spd(mass, gradient(system.potential, q0, q1, mass))
+    def _pull(self, system: System, q0: Array, q1: Array) -> Array:
+        """M^-1 DV(q0, q1)."""
+        mass = system.metric(q0)
+        return solve_spd(mass, GRADIENTS[self.gradient](system.potential, q0, q1, mass))
 
     def claims(self, system: System) -> Claims:
         return Claims(order=2, energy=True, reversible=True, on_constraint=False)

@@ -11,13 +11,12 @@ from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.model import (
     System,
     acceleration,
-    annihilator,
-    is_written_constant,
     multipliers,
     oblique_projection,
     potential_gradient,
+    reaction,
 )
-from dalembert.numerics import is_traced, matvec, solve_spd
+from dalembert.numerics import is_traced, is_written_constant, matvec, solve_spd
 
 
 class ReactionMemory(NamedTuple):
@@ -80,8 +79,7 @@ class DLA(Method):
 
     def init(self, system: System, state: State, h: Array) -> ReactionMemory:
         lam = acceleration(system, state.q, state.v)[1]
-        pull = matvec(annihilator(system, state.q).T, lam)
-        return ReactionMemory(state.q, h * solve_spd(system.metric(state.q), pull), h)
+        return ReactionMemory(state.q, h * reaction(system, state.q, lam), h)
 
     def output(self, system: System, state: State, memory: ReactionMemory, h: Array) -> tuple[Array, Array]:
         return state.v, multipliers(system, memory.where, memory.change / memory.h)

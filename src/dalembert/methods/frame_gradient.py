@@ -10,8 +10,8 @@ from jax import Array
 from dalembert.discrete import GRADIENTS
 from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.methods.discrete_gradient import check_gradient
-from dalembert.model import System, frame_at, is_written_constant, potential_gradient, project
-from dalembert.numerics import inverse_square_root, matmul, matvec
+from dalembert.model import System, frame_at, potential_gradient, project
+from dalembert.numerics import inverse_square_root, is_written_constant, matmul, matvec
 
 
 def _gram(system: System, q: Array, x: Array) -> Array:

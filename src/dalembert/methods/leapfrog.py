@@ -6,8 +6,8 @@ import equinox as eqx
 from jax import Array
 
 from dalembert.methods.base import Claims, Method, Report, State
-from dalembert.model import System, acceleration, annihilator, multipliers, potential_gradient, project
-from dalembert.numerics import matvec, solve_spd
+from dalembert.model import System, acceleration, multipliers, potential_gradient, project, reaction
+from dalembert.numerics import solve_spd
 
 STARTS = ("half-kick", "momentum")
 
@@ -47,8 +47,7 @@ class LeapFrog(Method):
         if self.start == "momentum":
             return LeapFrogMemory(state.v, pull)
         lam = acceleration(system, state.q, state.v)[1]
-        reaction = matvec(annihilator(system, state.q).T, lam)
-        return LeapFrogMemory(state.v + 0.5 * h * solve_spd(system.metric(state.q), reaction), pull)
+        return LeapFrogMemory(state.v + 0.5 * h * reaction(system, state.q, lam), pull)
 
     def step(self, system: System, state: State, memory: LeapFrogMemory, h: Array):
         half = memory.u - 0.5 * h * memory.pull

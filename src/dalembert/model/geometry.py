@@ -5,13 +5,9 @@ one-forms or which spanning vectors the user wrote. Where a frame is given it is
 stays regular where one-forms may lose rank.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.extend.core import Literal
 
 from dalembert.model.system import System
 from dalembert.numerics import matmul, matvec, null_space, solve, solve_spd
@@ -42,27 +38,6 @@ def total_energy(system: System, q: Array, v: Array) -> Array:
         value, derivative = jax.value_and_grad(system.lagrangian, argnums=1)(q, v)
         return jnp.sum(v * derivative) - value
     return 0.5 * jnp.sum(v * matvec(system.metric(q), v)) + system.potential(q)
-
-
-def is_written_constant(function: Callable[[Array], Array], q: Array) -> bool:
-    """Whether a function (a system's metric or potential) is written without q: constant for any parameters."""
-    jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(q.shape, q.dtype)).jaxpr
-    return not any(_reached(jaxpr, [True] * len(jaxpr.invars)))
-
-
-def _reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
-    """Which results depend on the inputs that are marked."""
-    reached = {variable for variable, mark in zip(jaxpr.invars, inputs, strict=True) if mark}
-
-    def marks(atoms) -> list[bool]:
-        return [not isinstance(x, Literal) and x in reached for x in atoms]
-
-    for equation in jaxpr.eqns:
-        given = marks(equation.invars)
-        inner = equation.params.get("jaxpr") if equation.primitive.name in ("jit", "pjit") else None
-        found = _reached(inner.jaxpr, given) if inner is not None else [any(given)] * len(equation.outvars)
-        reached.update(v for v, mark in zip(equation.outvars, found, strict=True) if mark)
-    return marks(jaxpr.outvars)
 
 
 def oblique_projection(system: System, onto: Array, along: Array, x: Array) -> Array:
@@ -100,6 +75,11 @@ def multipliers(system: System, q: Array, reaction: Array) -> Array:
     """lam with M(q) reaction = A(q)^T lam, for an acceleration that the constraint causes."""
     a = annihilator(system, q)
     return solve_spd(matmul(a, solve_spd(system.metric(q), a.T)), matvec(a, reaction))
+
+
+def reaction(system: System, q: Array, lam: Array) -> Array:
+    """M(q)^-1 A(q)^T lam, the acceleration that multipliers cause."""
+    return solve_spd(system.metric(q), matvec(annihilator(system, q).T, lam))
 
 
 def free_acceleration(system: System, q: Array, v: Array) -> Array:

@@ -7,21 +7,25 @@ from dalembert.numerics.linear import (
     matvec,
     multiplier_bound,
     null_space,
+    pivot_floor,
     solve,
     solve_spd,
 )
 from dalembert.numerics.newton import NewtonInfo, newton
+from dalembert.numerics.written import is_written_constant
 
 __all__ = [
     "NewtonInfo",
     "compiled",
     "inverse_square_root",
     "is_traced",
+    "is_written_constant",
     "matmul",
     "matvec",
     "multiplier_bound",
     "newton",
     "null_space",
+    "pivot_floor",
     "solve",
     "solve_spd",
 ]

@@ -5,6 +5,7 @@ scalars and left to the compiler. Every function here is differentiable and work
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -66,6 +67,11 @@ def multiplier_bound(n: int) -> float:
     return 1e3 ** (1 / (n - 1))
 
 
+def pivot_floor(dtype: Any) -> float:
+    """Below this, relative to the diagonal entry it came from, a pivot has lost all its digits."""
+    return 64 * float(jnp.finfo(dtype).eps)
+
+
 def _factors_hold(low: list) -> Array:
     """Whether elimination went well without pivoting: no multiplier (nor NaN) beyond the bound."""
     multipliers = [x for i, row in enumerate(low) for x in row[:i]]
@@ -102,7 +108,7 @@ def _solve_spd(a: Array, b: Array) -> Array:
     if a.shape[0] == 0:
         return b
     low, u, inverses = _factor(a)
-    floor = 64 * jnp.finfo(a.dtype).eps
+    floor = pivot_floor(a.dtype)
     for i in range(a.shape[0]):
         inverses[i] = jnp.where(u[i][i] > floor * jnp.abs(a[i, i]), inverses[i], jnp.nan)
     return _substitute(low, u, inverses, b)

@@ -143,7 +143,7 @@ def _pad(row: np.ndarray, wide: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _kernel(loop: Loop, flags: tuple[bool, ...]) -> Callable:
-    return many(loop, flags, lanes_here())
+    return many(loop, flags)
 
 
 def _on_cores(loop, leaves, varied, q0, v0, steps, save_every, count, advance):
