@@ -41,6 +41,8 @@ class Claims(NamedTuple):
     """Running backwards with the reversed velocity returns to the start."""
     on_constraint: bool
     """The method's own velocity satisfies the constraint at every step."""
+    fibred: bool = False
+    """The driver of a coupled system moves as if there were no passenger."""
 
 
 class Method(eqx.Module):
@@ -71,6 +73,15 @@ class Method(eqx.Module):
     def output(self, system: System, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
         """The method's own velocity, and its multipliers; None stands for those of the exact motion there."""
         return state.v, None
+
+    def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, Any]:
+        """State and memory in the middle of a run, at q with the method's own velocity u."""
+        state = State(q, u)
+        return state, self.init(system, state, h)
+
+    def reverse(self, system: System, q: Array, u: Array) -> Array:
+        """The own velocity with which the run goes back: reversing twice gives u again."""
+        return -u
 
     def claims(self, system: System) -> Claims:
         """What the method promises for this system."""

@@ -106,6 +106,12 @@ class Composition(Method):
     def output(self, system: System, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
         return self.method.output(system, state, memory, h)
 
+    def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, Any]:
+        return self.method.resume(system, q, u, h)
+
+    def reverse(self, system: System, q: Array, u: Array) -> Array:
+        return self.method.reverse(system, q, u)
+
     def claims(self, system: System) -> Claims:
         return self.method.claims(system)._replace(order=self.order)
 

@@ -26,6 +26,11 @@ def check_gradient(name: str, gradient: str) -> None:
         raise ValueError(f"{name} has no gradient {gradient!r}; choose one of: {', '.join(GRADIENTS)}")
 
 
+def is_separable(gradient: str) -> bool:
+    """Whether the discrete gradient of a sum of functions of different coordinates is the sum of theirs."""
+    return gradient != "gonzalez"
+
+
 class DiscreteGradient(Method):
     """The discrete-derivative method: exact energy on TQ, order 2.
 
@@ -62,13 +67,17 @@ class DiscreteGradient(Method):
         caused = memory.rate + self._pull(system, q0, q1)
         return memory.u, multipliers(system, q1 - 0.5 * memory.moved, caused)
 
+    def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, TangentMemory]:
+        state = State(q, project(system, q, u))
+        return state, self.init(system, state, h)._replace(u=u)
+
     def _pull(self, system: System, q0: Array, q1: Array) -> Array:
         """M^-1 DV(q0, q1)."""
         mass = system.metric(q0)
         return solve_spd(mass, GRADIENTS[self.gradient](system.potential, q0, q1, mass))
 
     def claims(self, system: System) -> Claims:
-        return Claims(order=2, energy=True, reversible=True, on_constraint=False)
+        return Claims(2, energy=True, reversible=True, on_constraint=False, fibred=is_separable(self.gradient))
 
     def composable(self) -> str | None:
         return None

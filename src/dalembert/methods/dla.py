@@ -107,7 +107,7 @@ class DLA(Method):
 
     def claims(self, system: System) -> Claims:
         middle = bool(np.all(np.asarray(self.alpha) == 0.5))
-        return Claims(order=2 if middle else 1, energy=False, reversible=middle, on_constraint=True)
+        return Claims(order=2 if middle else 1, energy=False, reversible=middle, on_constraint=True, fibred=True)
 
     def composable(self) -> str | None:
         return (
@@ -153,7 +153,7 @@ class DLA01(Method):
         return State(qm + 0.5 * h * v1, v1), ImpulseMemory(impulse, h), report
 
     def claims(self, system: System) -> Claims:
-        return Claims(order=2, energy=False, reversible=True, on_constraint=True)
+        return Claims(order=2, energy=False, reversible=True, on_constraint=True, fibred=True)
 
     def composable(self) -> str | None:
         return None

@@ -9,19 +9,9 @@ from jax import Array
 
 from dalembert.discrete import GRADIENTS
 from dalembert.methods.base import Claims, Method, State, solve_velocity
-from dalembert.methods.discrete_gradient import check_gradient
-from dalembert.model import System, frame_at, potential_gradient, project
-from dalembert.numerics import inverse_square_root, is_written_constant, matmul, matvec
-
-
-def _gram(system: System, q: Array, x: Array) -> Array:
-    return matmul(x.T, matmul(system.metric(q), x))
-
-
-def _transport(system: System, q: Array, b: Array) -> Array:
-    """P(q) b N^(-1/2), N the Gram matrix of P(q) b: the orthonormal frame of D at q nearest to b."""
-    x = project(system, q, b)
-    return matmul(x, inverse_square_root(_gram(system, q, x)))
+from dalembert.methods.discrete_gradient import check_gradient, is_separable
+from dalembert.model import System, nearest_frame, orthonormal_frame, potential_gradient
+from dalembert.numerics import is_written_constant, matmul, matvec
 
 
 def _turning(system: System, q: Array, b: Array, v: Array) -> Array:
@@ -62,14 +52,8 @@ class FrameGradient(Method):
         check_gradient("FrameGradient", self.gradient)
 
     def init(self, system: System, state: State, h: Array) -> FrameMemory:
-        b, mass = frame_at(system, state.q), system.metric(state.q)
-        columns: list[Array] = []
-        for x in b.T:
-            for y in [*columns, *columns]:
-                x = x - y * jnp.sum(y * matvec(mass, x))
-            columns.append(x / jnp.sqrt(jnp.sum(x * matvec(mass, x))))
-        basis = jnp.stack(columns, axis=1)
-        return FrameMemory(basis, matvec(basis.T, matvec(mass, state.v)))
+        basis = orthonormal_frame(system, state.q)
+        return FrameMemory(basis, matvec(basis.T, matvec(system.metric(state.q), state.v)))
 
     def step(self, system: System, state: State, memory: FrameMemory, h: Array):
         q0, b0 = state.q, memory.b
@@ -81,12 +65,12 @@ class FrameGradient(Method):
         def middle(u):
             """The frame at the midpoint, the metric there, and w0 in that frame."""
             qb = q0 + 0.5 * h * u
-            b = _transport(system, qb, b0)
+            b = nearest_frame(system, qb, b0)
             if constant:  # then the way to qb and back ends where it began
                 return qb, b, system.metric(qb), memory.w
             # The frame at q0 differs from b0 by O(h^2). Written as a
             # change, the rounding in the frames, which has a bias, does not add up from step to step.
-            w0 = memory.w + matvec((_transport(system, q0, b) - b0).T, momentum0)
+            w0 = memory.w + matvec((nearest_frame(system, q0, b) - b0).T, momentum0)
             return qb, b, system.metric(qb), w0
 
         def equations(u):
@@ -111,12 +95,12 @@ class FrameGradient(Method):
         # w1 = 2 wb - w0, written so that rounding in b touches only the increment.
         w1 = w0 + 2 * matvec(b.T, matvec(mass, u - matvec(b, w0)))
         q1 = q0 + h * u
-        b1 = _transport(system, q1, b)
+        b1 = nearest_frame(system, q1, b)
         return State(q1, matvec(b1, w1)), FrameMemory(b1, w1), report
 
     def claims(self, system: System) -> Claims:
         conservative = not system.gives("forces")
-        return Claims(order=2, energy=conservative, reversible=conservative, on_constraint=True)
+        return Claims(2, conservative, conservative, on_constraint=True, fibred=is_separable(self.gradient))
 
     def composable(self) -> str | None:
         return None

@@ -60,12 +60,18 @@ class LeapFrog(Method):
     def output(self, system: System, state: State, memory: LeapFrogMemory, h: Array) -> tuple[Array, Array]:
         return memory.u, multipliers(system, state.q, (memory.u - state.v) * (2 / h))
 
+    def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, LeapFrogMemory]:
+        return State(q, project(system, q, u)), LeapFrogMemory(u, _pull(system, q))
+
+    def reverse(self, system: System, q: Array, u: Array) -> Array:
+        return u - 2 * project(system, q, u)  # swaps p^- and -p^+
+
     @property
     def spelling(self) -> str:
         return "leapfrog" if self.start == "half-kick" else f"leapfrog:{self.start}"
 
     def claims(self, system: System) -> Claims:
-        return Claims(order=2, energy=False, reversible=True, on_constraint=False)
+        return Claims(order=2, energy=False, reversible=True, on_constraint=False, fibred=True)
 
     def composable(self) -> str | None:
         return (

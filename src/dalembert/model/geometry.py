@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.model.system import System
-from dalembert.numerics import matmul, matvec, null_space, solve, solve_spd
+from dalembert.numerics import inverse_square_root, matmul, matvec, null_space, solve, solve_spd
 
 
 def potential_gradient(system: System, q: Array) -> Array:
@@ -69,6 +69,23 @@ def project(system: System, q: Array, x: Array) -> Array:
     a = system.constraints(q)
     z = solve_spd(system.metric(q), a.T)
     return x - _apply(z, solve_spd(matmul(a, z), _apply(a, x)))
+
+
+def orthonormal_frame(system: System, q: Array) -> Array:
+    """A basis of D at q, orthonormal for the kinetic metric; which one may jump with q."""
+    mass = system.metric(q)
+    columns: list[Array] = []
+    for x in frame_at(system, q).T:
+        for y in [*columns, *columns]:
+            x = x - y * jnp.sum(y * matvec(mass, x))
+        columns.append(x / jnp.sqrt(jnp.sum(x * matvec(mass, x))))
+    return jnp.stack(columns, axis=1)
+
+
+def nearest_frame(system: System, q: Array, b: Array) -> Array:
+    """P(q) b N^(-1/2), N the Gram matrix of P(q) b: the orthonormal frame of D at q nearest to b; smooth in q."""
+    x = project(system, q, b)
+    return matmul(x, inverse_square_root(matmul(x.T, matmul(system.metric(q), x))))
 
 
 def multipliers(system: System, q: Array, reaction: Array) -> Array:

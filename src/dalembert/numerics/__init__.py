@@ -1,6 +1,7 @@
 """Small dense linear algebra, Newton's method and quadrature, written for sizes below about ten."""
 
 from dalembert.numerics.compiled import compiled, is_traced
+from dalembert.numerics.extrapolation import extrapolated_step
 from dalembert.numerics.linear import (
     inverse_square_root,
     matmul,
@@ -17,6 +18,7 @@ from dalembert.numerics.written import is_written_constant
 __all__ = [
     "NewtonInfo",
     "compiled",
+    "extrapolated_step",
     "inverse_square_root",
     "is_traced",
     "is_written_constant",

@@ -1,0 +1,269 @@
+"""Nonholonomically coupled systems: a driver that moves by itself, a passenger whose constraint it turns."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dalembert.model import TOLERANCE, System, annihilator, as_arrays, system
+from dalembert.numerics import compiled
+
+
+class Part(NamedTuple):
+    """The driver or the passenger of a coupled system."""
+
+    coordinates: tuple[str, ...]
+    mass: Array
+    potential: Callable[[Array], Array]
+    """V(xi) or U(x)."""
+    energy: Callable[[Array, Array], Array]
+    """Its energy in a state (q, v) of the whole system."""
+
+
+class CoupledSystem(eqx.Module):
+    """A driver xi with potential V(xi), a passenger x with potential U(x), constraint A(xi) x' = 0 of corank one.
+
+    Equations: [modin2020] Definition 2.1 and (5)-(10); with k(xi) spanning the kernel of A, k . M k = 1,
+        x' = k(xi) v,   v' = -k(xi) . grad U(x),   m xi'' = -V'(xi).
+    Where U = x.K x/2 - f.x with K = kappa^T kappa, y = kappa x follows the reduced system
+        y' = kappa k v,   v' = -(kappa k).y + k.f.
+    Made from any system by `CoupledSystem.of(system)`, which measures whether it is one, or from its parts by
+    `CoupledSystem.build`. M is the identity in the paper; here it may be any constant matrix.
+    """
+
+    system: System
+    index: int = eqx.field(static=True)
+    """Which coordinate is the driver."""
+    mass: Array
+    """(d, d) mass matrix of the passenger."""
+    inertia: Array
+    """Mass of the driver."""
+    origin: Array
+    """(n,) the configuration where U is zero."""
+    direction: Array
+    """The sign that makes the last entry of k(origin) that is not zero positive."""
+    kappa: Array | None
+    """(m, d), of full rank; None where U is not quadratic with a semidefinite K."""
+    f: Array | None
+    """(d,) the constant force."""
+
+    @classmethod
+    def of(cls, system: System, q: Any = None) -> "CoupledSystem":
+        """The structure of `system` around q (its own start by default); ValueError with the reason if it has none."""
+        if isinstance(system, CoupledSystem):
+            return system
+        q = system.start()[0] if q is None else q
+        system = as_arrays(system)
+        q = np.asarray(q, float)
+        around = q + np.random.default_rng(4).normal(size=(8, len(q)))
+        told = jax.tree.map(np.asarray, _facts(system, np.concatenate([q[None], around])))
+        name = type(system).__name__
+        if system.gives("forces"):
+            raise ValueError(f"{name} is not a coupled system: it has non-conservative forces")
+        if told["frame"][0] != 2:
+            raise ValueError(
+                f"{name} is not a coupled system: its velocities have {int(told['frame'][0])} degrees of freedom, "
+                "the driver's and one of the passenger's are needed"
+            )
+        reasons = {}
+        for i in reversed(range(len(q))):
+            reason = _why_not(told, i)
+            if reason is None:
+                return _structure(system, q, told, i)
+            reasons[system.coordinates[i]] = reason
+        said = "; ".join(f"not driven by {c}: {r}" for c, r in reasons.items())
+        raise ValueError(f"{name} is not a coupled system: {said}")
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        potential: Callable[[Array], Array],
+        constraint: Callable[[Array], Array],
+        kappa: Any = None,
+        f: Any = None,
+        is_angle: bool = False,
+        name: str = "CoupledSystem",
+    ) -> "CoupledSystem":
+        """The coupled system with V = `potential`(xi), A = `constraint`(xi) of shape (d-1, d), K = kappa^T kappa, f."""
+        shape = jax.eval_shape(constraint, jax.ShapeDtypeStruct((), float)).shape
+        if len(shape) != 2 or shape[1] != shape[0] + 1:
+            raise ValueError(f"constraint(xi) must have shape (d-1, d): one direction is left; got {shape}")
+        d = shape[1]
+        kappa = np.zeros((0, d)) if kappa is None else np.atleast_2d(np.asarray(kappa, float))
+        f = np.zeros(d) if f is None else np.asarray(f, float)
+        for label, value, wanted in (("kappa", kappa.shape[1:], (d,)), ("f", f.shape, (d,))):
+            if value != wanted:
+                raise ValueError(f"{label} must act on x of length {d}, got shape {value}")
+        made = system(
+            coordinates=(*(f"x{i + 1}" for i in range(d)), "xi"),
+            metric=lambda q: jnp.eye(d + 1),
+            potential=lambda q: 0.5 * jnp.sum((kappa @ q[:d]) ** 2) - f @ q[:d] + potential(q[d]),
+            constraints=lambda q: jnp.pad(constraint(q[d]), ((0, 0), (0, 1))),
+            angles=("xi",) if is_angle else (),
+            name=name,
+        )
+        return cls.of(made, np.zeros(d + 1))
+
+    @property
+    def driver(self) -> Part:
+        """The part that moves by itself."""
+        name = (self.system.coordinates[self.index],)
+        return Part(name, self.inertia, self.driver_potential, self.driver_energy)
+
+    @property
+    def passenger(self) -> Part:
+        """The part that the constraint holds."""
+        names = tuple(self.system.coordinates[i] for i in self.others)
+        return Part(names, self.mass, self.passenger_potential, self.passenger_energy)
+
+    @property
+    def others(self) -> np.ndarray:
+        """Which coordinates are the passenger's."""
+        return np.delete(np.arange(self.system.dimension), self.index)
+
+    @property
+    def is_angle(self) -> bool:
+        """Whether xi has period 2 pi."""
+        return self.system.coordinates[self.index] in self.system.angles
+
+    def place(self, x: Array, xi: Array) -> Array:
+        """q (or a velocity) from its passenger and driver parts."""
+        return jnp.insert(x, self.index, xi)
+
+    def k(self, xi: Array) -> Array:
+        """(d,) the direction that the constraint leaves the passenger, k . M k = 1, smooth in xi."""
+        k = self.direction * _kernel(self.system, self.index, self.place(self.origin[self.others], xi))
+        return k / jnp.sqrt(k @ self.mass @ k)
+
+    def driver_potential(self, xi: Array) -> Array:
+        """V(xi)."""
+        return self.system.potential(self.place(self.origin[self.others], xi))
+
+    def passenger_potential(self, x: Array) -> Array:
+        """U(x), zero at the origin."""
+        xi = self.origin[self.index]
+        return self.system.potential(self.place(x, xi)) - self.system.potential(self.origin)
+
+    def driver_field(self, z: Array) -> Array:
+        """The derivative of z = (xi, eta)."""
+        return jnp.stack([z[1], -jax.grad(self.driver_potential)(z[0]) / self.inertia])
+
+    def split(self, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+        """x, v = k . M x', xi, eta of a state."""
+        xi = q[self.index]
+        return q[self.others], self.k(xi) @ self.mass @ v[self.others], xi, v[self.index]
+
+    def driver_energy(self, q: Array, v: Array) -> Array:
+        """h = m eta^2/2 + V(xi)."""
+        return 0.5 * self.inertia * v[self.index] ** 2 + self.driver_potential(q[self.index])
+
+    def passenger_energy(self, q: Array, v: Array) -> Array:
+        """E = x'.M x'/2 + U(x)."""
+        x, u = q[self.others], v[self.others]
+        return 0.5 * u @ self.mass @ u + self.passenger_potential(x)
+
+    def matrix(self, xi: Array) -> Array:
+        """The evolution matrix of (kappa x, v, 1), in se(m+1) [modin2020] (10)."""
+        kappa, f = self.linear()
+        k = self.k(xi)
+        row = jnp.concatenate([-(kappa @ k), jnp.zeros(1), (k @ f)[None]])
+        column = jnp.concatenate([kappa @ k, jnp.zeros(2)])
+        m = len(kappa)
+        return jnp.zeros((m + 2, m + 2)).at[:, m].add(column).at[m].add(row)
+
+    def reduced_field(self, y: Array, v: Array, xi: Array, eta: Array) -> tuple[Array, Array, Array, Array]:
+        """The derivatives of y = kappa x, v, xi, eta [modin2020] (9)."""
+        u = self.matrix(xi) @ jnp.concatenate([y, v[None], jnp.ones(1)])
+        eta, force = self.driver_field(jnp.stack([xi, eta]))
+        return u[:-2], u[-2], eta, force
+
+    def linear(self) -> tuple[Array, Array]:
+        """kappa and f, where the passenger's potential is quadratic."""
+        if self.kappa is None or self.f is None:
+            raise ValueError(
+                f"the passenger potential of {type(self.system).__name__} is not x.K x/2 - f.x with a semidefinite "
+                "K, so there is no linear reduced system"
+            )
+        return self.kappa, self.f
+
+
+@compiled
+def _facts(system: System, configurations: Array) -> dict[str, Array]:
+    """Everything `of` asks for, at each configuration."""
+
+    def at(q):
+        a = annihilator(system, q)
+        return {
+            "metric": system.metric(q),
+            "forms": a,
+            "turning": jax.jacfwd(lambda x: annihilator(system, x))(q),
+            "stiffness": jax.hessian(system.potential)(q),
+            "pull": jax.grad(system.potential)(q),
+            "at zero": jax.grad(system.potential)(0 * q),
+            "frame": jnp.asarray(q.shape[0] - a.shape[0]),
+        }
+
+    return jax.vmap(at)(configurations)
+
+
+def _why_not(told: dict[str, np.ndarray], i: int) -> str | None:
+    """Why coordinate i does not drive the others; None where it does."""
+    other = np.delete(np.arange(told["metric"].shape[-1]), i)
+
+    def small(x, scale):
+        return np.all(np.abs(x) <= TOLERANCE * max(1.0, float(np.max(np.abs(scale)))))
+
+    metric, stiffness = told["metric"], told["stiffness"]
+    if not small(metric - metric[0], metric):
+        return "the mass matrix is not constant"
+    if not small(metric[:, i, other], metric):
+        return "the mass matrix couples it to the others"
+    if not small(told["forms"][:, :, i], told["forms"]):
+        return "the constraint holds its velocity"
+    if not small(told["turning"][..., other], told["turning"]):
+        return "the constraint depends on other coordinates"
+    if not small(stiffness[:, i, other], stiffness):
+        return "the potential couples it to the others"
+    return None
+
+
+def _structure(system: System, q: np.ndarray, told: dict[str, np.ndarray], i: int) -> CoupledSystem:
+    other = np.delete(np.arange(len(q)), i)
+    metric = told["metric"][0]
+    origin = np.zeros(len(q)) if np.all(np.isfinite(told["at zero"])) else q
+    k = np.asarray(_kernel(system, i, jnp.asarray(origin)))
+    large = k[np.abs(k) > 1e-8 * np.max(np.abs(k))]
+    stiffness = told["stiffness"][:, other][:, :, other]
+    bound = TOLERANCE * max(1.0, float(np.max(np.abs(stiffness))))
+    kappa = f = None
+    values, vectors = np.linalg.eigh(stiffness[0])
+    if np.all(np.abs(stiffness - stiffness[0]) <= bound) and values[0] >= -bound:
+        f = stiffness[0] @ q[other] - told["pull"][0][other]
+        kept = values > bound
+        if kept.all():  # the symmetric root, so that kappa is the identity where K is
+            kappa = (vectors * np.sqrt(values)) @ vectors.T
+        else:
+            rows = (vectors[:, kept] * np.sqrt(values[kept])).T
+            largest = np.argmax(np.abs(rows), axis=1)
+            kappa = rows * np.sign(rows[np.arange(len(rows)), largest])[:, None]
+        f, kappa = jnp.asarray(f), jnp.asarray(kappa)
+    mass, inertia = jnp.asarray(metric[np.ix_(other, other)]), jnp.asarray(metric[i, i])
+    direction = jnp.asarray(np.sign(large[-1]))
+    return CoupledSystem(system, i, mass, inertia, jnp.asarray(origin), direction, kappa, f)
+
+
+def _kernel(system: System, i: int, q: Array) -> Array:
+    """A vector of the kernel of A without column i, smooth in q: minors, or a combination of spanning vectors."""
+    other = np.delete(np.arange(system.dimension), i)
+    if not system.gives("constraints"):
+        b = system.frame(q)
+        return (b[i, 1] * b[:, 0] - b[i, 0] * b[:, 1])[other]
+    a = system.constraints(q)[:, other]
+    d = len(other)
+    minors = [jnp.linalg.det(jnp.delete(a, j, axis=1)) if d > 1 else jnp.ones(()) for j in range(d)]
+    return jnp.stack([(-1) ** j * x for j, x in enumerate(minors)])

@@ -1,0 +1,151 @@
+"""Order of accuracy, fitted above the round-off plateau; and which term of the equations a method gets wrong."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import Array
+
+from dalembert.diagnostics.rows import over_rows
+from dalembert.methods import Method, Reference
+from dalembert.model import System, acceleration, as_arrays, potential_gradient, project
+from dalembert.numerics import solve_spd
+from dalembert.simulate import SimulationError, ensemble, simulate
+
+# Rounding of some hundred steps and of the reference, relative to the size of the motion.
+PLATEAU = 5e-13
+STARTS = 5
+
+
+class Order(NamedTuple):
+    """The order of accuracy, from errors at one final time for several step sizes."""
+
+    q: float
+    v: float
+    steps: np.ndarray
+    """The step sizes, coarsest first."""
+    errors: np.ndarray
+    """(len(steps), 2) errors of q and v, root mean squares over several starts."""
+
+    def __str__(self) -> str:
+        return f"{self.q:.2f} in q, {self.v:.2f} in v"
+
+
+def nearby_starts(system: System, q0: Any, v0: Any, count: int = STARTS) -> tuple[np.ndarray, np.ndarray]:
+    """The start and some near it, their velocities on the constraint, so that no accident of one decides."""
+    draw = np.random.default_rng(3).uniform(-1, 1, size=(2, count, len(np.asarray(q0))))
+    draw[:, 0] = 0
+    speed = max(float(np.max(np.abs(np.asarray(v0)))), 1e-300)
+    q = np.asarray(q0, float) + 0.05 * draw[0]
+    v = np.asarray(v0, float) + 0.05 * speed * draw[1]
+    return q, over_rows(project)(as_arrays(system), q, v)
+
+
+def fitted_order(steps: Any, errors: Any, plateau: float = PLATEAU, points: int = 4) -> float:
+    """The slope of log error against log step over the last `points` values above the plateau; NaN where fewer are."""
+    steps, errors = np.asarray(steps, float), np.asarray(errors, float)
+    below = np.nonzero(~(errors > plateau))[0]
+    end = int(below[0]) if below.size else len(errors)
+    if end < points:
+        return np.nan
+    window = slice(end - points, end)
+    return float(np.polyfit(np.log(steps[window]), np.log(errors[window]), 1)[0])
+
+
+class Exact(NamedTuple):
+    """Starts and the exact motion's ends after some time."""
+
+    q0: np.ndarray
+    v0: np.ndarray
+    q1: np.ndarray
+    v1: np.ndarray
+    time: float
+
+
+def exact_ends(system: System, q0: Any, v0: Any, time: float, count: int = STARTS) -> Exact:
+    """Where the exact motion goes from the start and some near it."""
+    q, v = nearby_starts(system, q0, v0, count)
+    runs = [simulate(system, Reference(), a, b, h=time / 8, steps=8, save_every=8) for a, b in zip(q, v, strict=True)]
+    return Exact(q, v, np.stack([r.q[-1] for r in runs]), np.stack([r.v[-1] for r in runs]), time)
+
+
+def measured_order(
+    system: System, method: Method, exact: Exact, coarsest: float, ratio: float = 1.35, most: int = 20
+) -> Order:
+    """The order of `method`, from runs to exact.time with ever finer steps, until errors reach the plateau."""
+    length = max(float(np.max(np.abs(exact.q1 - exact.q0))), 1e-300)
+    speed = max(float(np.max(np.abs(exact.v1))), 1e-300)
+    counts, errors = [], []
+    for k in range(most):
+        # Even, because a mode that changes sign every step shows as two different errors.
+        count = 2 * round(exact.time / coarsest * ratio**k / 2)
+        if counts and count == counts[-1]:
+            continue
+        try:
+            run = ensemble(system, method, exact.q0, exact.v0, h=exact.time / count, steps=count, save_every=count)
+        except SimulationError:
+            continue
+        q, v = np.asarray(run.q)[:, -1], np.asarray(run.v)[:, -1]
+        found = [np.sqrt(np.mean((q - exact.q1) ** 2)) / length, np.sqrt(np.mean((v - exact.v1) ** 2)) / speed]
+        if np.any(run.code) or not np.all(np.isfinite(found)):
+            continue  # too coarse for this method
+        counts.append(count)
+        errors.append(found)
+        if max(found) < PLATEAU:
+            break
+    steps, table = exact.time / np.array(counts, float), np.array(errors).reshape(-1, 2)
+    if len(steps) < 4:
+        return Order(np.nan, np.nan, steps, table)
+    points = 4 if ratio > 1.2 else 8
+    found = Order(*(fitted_order(steps, e, points=points) for e in table.T), steps, table)
+    if ratio > 1.2 and found.q > 4.5:
+        # High orders settle late and reach rounding soon: their steps must lie close together.
+        return measured_order(system, method, exact, coarsest, 1.12, 3 * most)
+    return found
+
+
+class Terms(NamedTuple):
+    """The factors with which the parts of the equations of motion enter a method as h goes to zero; one is right."""
+
+    kinematics: float
+    """q' = factor * v."""
+    potential: float
+    """The pull of the potential along D; NaN where there is none."""
+    inertia: float
+    """The terms quadratic in v: turning of the constraint, and of the metric; NaN where there are none."""
+    rest: float
+    """What no factors explain, relative to the acceleration."""
+
+
+def _parts(system: System, q: Array, v: Array) -> tuple[Array, Array]:
+    pull = project(system, q, -solve_spd(system.metric(q), potential_gradient(system, q)))
+    total, _ = acceleration(system, q, v)
+    force = project(system, q, solve_spd(system.metric(q), system.forces(q, v)))
+    return pull, total - pull - force
+
+
+def measured_terms(system: System, method: Method, q: Any, v: Any, h: float) -> Terms:
+    """Fits the acceleration of very short steps from each row of (q, v), v on D, by the terms that should make it.
+
+    For methods whose own velocity does not start on D the mean over two steps is what counts, so the projected
+    velocity is used.
+    """
+    q, v = np.asarray(q, float), np.asarray(v, float)
+    tiny = 1e-5 * h
+    shared = as_arrays(system)
+    first = ensemble(system, method, q, v, h=tiny, steps=2, save_every=1)
+    v2 = np.asarray(first.v)[:, -1]
+    rate = (v2 - v) / (2 * tiny)
+    drift = (np.asarray(first.q)[:, -1] - q) / (2 * tiny)
+    pull, inertia = over_rows(_parts)(shared, q, v)
+    factor = float(np.sum(drift * v) / np.sum(v * v))
+    scale = np.max(np.abs(pull)) + np.max(np.abs(inertia))
+    columns = {"potential": pull, "inertia": inertia}
+    columns = {k: c.ravel() for k, c in columns.items() if np.max(np.abs(c)) > 1e-6 * scale and scale > 0}
+    found = dict.fromkeys(("potential", "inertia"), np.nan)
+    rest = float(np.max(np.abs(rate)))
+    if columns:
+        matrix = np.stack(list(columns.values()), axis=1)
+        weights = np.linalg.lstsq(matrix, rate.ravel(), rcond=None)[0]
+        found |= dict(zip(columns, map(float, weights), strict=True))
+        rest = float(np.max(np.abs(matrix @ weights - rate.ravel())) / scale)
+    return Terms(factor, found["potential"], found["inertia"], rest)

@@ -1,0 +1,278 @@
+"""One step as a map of the phase space: reversibility, fibration, volume, and the passenger's exponents.
+
+States are (q, u), u the method's own velocity: on D for most methods, on all of TQ for the others.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dalembert.diagnostics.coupled import CoupledSystem
+from dalembert.diagnostics.rows import over_rows
+from dalembert.methods import Method
+from dalembert.model import System, acceleration, as_arrays, nearest_frame, orthonormal_frame
+from dalembert.simulate import simulate
+
+# Central differences of order six; exact to rounding for maps as smooth as a step.
+_OFFSETS = np.array([-3, -2, -1, 1, 2, 3])
+_WEIGHTS = np.array([-1, 9, -45, 45, -9, 1]) / 60
+_DELTA = 0.02
+
+
+def _step(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
+    system, method, h = shared
+    state, memory, _ = method.step(system, *method.resume(system, q, u, h), h)
+    return state.q, method.output(system, state, memory, h)[0]
+
+
+def _reverse(shared: Any, q: Array, u: Array) -> Array:
+    system, method, _ = shared
+    return method.reverse(system, q, u)
+
+
+def step_map(system: System, method: Method, h: float, q: Any, u: Any) -> tuple[np.ndarray, np.ndarray]:
+    """One step of size h from each row of (q, u): configurations and own velocities."""
+    return over_rows(_step)(_shared(system, method, h), q, u)
+
+
+def _shared(system: System, method: Method, h: float) -> tuple[System, Method, np.ndarray]:
+    return as_arrays(system), as_arrays(method), np.asarray(h, float)
+
+
+def reversibility_defect(
+    system: System, method: Method, h: float, q: Any, u: Any, plain: bool = False
+) -> np.ndarray:
+    """How far a step, the way back and a reversal again end from where they began, for each row of (q, u).
+
+    The way back begins with the method's own involution; with `plain` it is u -> -u, which for leap-frog is not
+    the right one. The defect is relative to the size of the state.
+    """
+    shared = _shared(system, method, h)
+    q, u = np.asarray(q, float), np.asarray(u, float)
+
+    def turn(q, u):
+        return -u if plain else over_rows(_reverse)(shared, q, u)
+
+    q1, u1 = over_rows(_step)(shared, q, u)
+    q2, u2 = over_rows(_step)(shared, q1, turn(q1, u1))
+    u2 = turn(q2, u2)
+    return _apart((q2, u2), (q, u), h)
+
+
+def _apart(one: Any, two: Any, h: float) -> np.ndarray:
+    """The distance of states a row, positions and velocities each relative to their size in all rows."""
+    (q1, u1), (q2, u2) = one, two
+    speed = max(float(np.max(np.abs(u2))), np.finfo(float).tiny)
+    length = max(float(np.max(np.abs(q2))), h * speed)
+    return np.maximum(np.max(np.abs(q1 - q2), axis=1) / length, np.max(np.abs(u1 - u2), axis=1) / speed)
+
+
+class Fibration(NamedTuple):
+    """How far a step is from one that respects the coupled structure; zero is what the exact motion does.
+    Positions and velocities are relative to their sizes."""
+
+    driver: float
+    """By how much the driver's next state changes with the passenger."""
+    fibre: float
+    """By how much the step, seen in (kappa x, u, xi, eta), changes along the kernel of kappa."""
+
+
+def fibration_defects(
+    coupled: CoupledSystem, method: Method, h: float, q: Any, u: Any, on_constraint: bool = True
+) -> Fibration:
+    """The defects over the rows of (q, u): each driver is given the passenger of another row, and each passenger
+    is moved along the kernel of kappa."""
+    q, u = np.asarray(q, float), np.asarray(u, float)
+    if len(q) < 2:
+        raise ValueError("fibration_defects needs two states or more, to give one the passenger of another")
+    i, other = coupled.index, coupled.others
+    system = coupled.system
+    q1, u1 = step_map(system, method, h, q, u)
+
+    # The passenger of the row before; on D its velocity is the same multiple of another k.
+    q2, u2 = q.copy(), u.copy()
+    q2[:, other] = np.roll(q[:, other], 1, axis=0)
+    u2[:, other] = np.roll(u[:, other], 1, axis=0)
+    if on_constraint:
+        k = over_rows(CoupledSystem.k)(coupled, q[:, i])
+        mass = np.asarray(coupled.mass)
+        speed = np.einsum("ki,ij,kj->k", k, mass, u[:, other])
+        u2[:, other] = np.roll(speed, 1)[:, None] * k
+    q2, u2 = step_map(system, method, h, q2, u2)
+    own = [i]
+    driver = np.max(_apart((q2[:, own], u2[:, own]), (q1[:, own], u1[:, own]), h))
+
+    if coupled.kappa is None:
+        return Fibration(float(driver), np.nan)
+    kappa = np.asarray(coupled.kappa)
+    _, values, rows = np.linalg.svd(kappa, full_matrices=True)
+    kernel = rows[np.sum(values > 1e-12) :] if len(values) else rows
+    if not len(kernel):
+        return Fibration(float(driver), 0.0)
+    moved = np.random.default_rng(5).normal(size=(len(q), len(kernel))) @ kernel
+    q3 = q.copy()
+    q3[:, other] += moved
+    q3, u3 = step_map(system, method, h, q3, u)
+    q3[:, other] -= moved
+    return Fibration(float(driver), float(np.max(_apart((q3, u3), (q1, u1), h))))
+
+
+def _place(shared: Any, q: Array, u: Array, b: Array, dq: Array, dw: Array) -> tuple[Array, Array]:
+    """The state near (q, u) on D whose coordinates differ by dq, dw in the frame b, extended smoothly."""
+    system, _, _ = shared
+    w = b.T @ system.metric(q) @ u
+    return q + dq, nearest_frame(system, q + dq, b) @ (w + dw)
+
+
+def _read(shared: Any, q: Array, u: Array, b: Array) -> Array:
+    """The coordinates (q, w) of a state near the one where b was taken."""
+    system, _, _ = shared
+    return jnp.concatenate([q, nearest_frame(system, q, b).T @ system.metric(q) @ u])
+
+
+def _basis(shared: Any, q: Array) -> Array:
+    return orthonormal_frame(shared[0], q)
+
+
+def step_jacobian(
+    system: System, method: Method, h: float, q: Any, u: Any, on_constraint: bool = True
+) -> np.ndarray:
+    """The derivative of the step at each row: in (q, w) with w the velocity in an orthonormal frame of D, or in
+    (q, u) for methods on TQ."""
+    shared = _shared(system, method, h)
+    q, u = np.asarray(q, float), np.asarray(u, float)
+    n = q.shape[1]
+    ends = over_rows(_step)(shared, q, u)
+    b0, b1 = (over_rows(_basis)(shared, x) for x in (q, ends[0]))
+    size = n + (b0.shape[2] if on_constraint else n)
+    unit = np.eye(size)[:, None, :] * (_DELTA * _OFFSETS)[None, :, None]
+    shifts = unit.reshape(-1, size)
+    many = len(shifts)
+    rows = [np.repeat(x, many, axis=0) for x in (q, u, b0, b1)]
+    shift = np.tile(shifts, (len(q), 1))
+    if on_constraint:
+        near = over_rows(_place)(shared, *rows[:3], shift[:, :n], shift[:, n:])
+        after = over_rows(_step)(shared, *near)
+        values = over_rows(_read)(shared, *after, rows[3])
+    else:
+        values = np.concatenate(over_rows(_step)(shared, rows[0] + shift[:, :n], rows[1] + shift[:, n:]), axis=1)
+    values = values.reshape(len(q), size, len(_OFFSETS), size)
+    return np.einsum("kjoi,o->kij", values, _WEIGHTS) / _DELTA
+
+
+def _divergence(system: System, q: Array, u: Array) -> Array:
+    """The divergence of the exact motion in the coordinates (q, w)."""
+    b = orthonormal_frame(system, q)
+
+    def field(z):
+        here, w = z[: len(q)], z[len(q) :]
+        v = nearest_frame(system, here, b) @ w
+        _, turning = jax.jvp(lambda x: nearest_frame(system, x, b) @ w, (here,), (v,))
+        change = nearest_frame(system, here, b).T @ system.metric(here) @ (acceleration(system, here, v)[0] - turning)
+        return jnp.concatenate([v, change])
+
+    return jnp.trace(jax.jacfwd(field)(jnp.concatenate([q, b.T @ system.metric(q) @ u])))
+
+
+class Volume(NamedTuple):
+    """The rate at which a method changes volume in phase space, and that of the exact motion."""
+
+    rate: float
+    """Mean of log |det| of the step, a unit of time."""
+    spread: float
+    """The largest |log |det||, a unit of time."""
+    exact: float
+    """Mean divergence of the exact motion at the same states."""
+
+
+def volume_change(
+    system: System, method: Method, h: float, q: Any, u: Any, v: Any, on_constraint: bool = True
+) -> Volume:
+    """log |det| of the step at each row of (q, u), v the velocities on D."""
+    jacobian = step_jacobian(system, method, h, q, u, on_constraint)
+    rates = np.linalg.slogdet(jacobian)[1] / h
+    exact = over_rows(_divergence)(as_arrays(system), q, v)
+    return Volume(float(np.mean(rates)), float(np.max(np.abs(rates))), float(np.mean(exact)))
+
+
+def passenger_exponents(
+    coupled: CoupledSystem, method: Method, q0: Any, v0: Any, h: float, steps: int, on_constraint: bool = True
+) -> np.ndarray:
+    """Lyapunov exponents of the passenger along the driver's orbit, largest first.
+
+    The step is linear in the passenger (x, v), or (x, u) for methods on TQ; its matrices along the orbit are
+    multiplied, with QR decompositions in between. Needs a quadratic potential U and a method that respects the
+    driver.
+    """
+    coupled.linear()
+    system, i, other = coupled.system, coupled.index, coupled.others
+    d = len(other)
+    sol = simulate(system, method, q0, v0, h=h, steps=steps)
+    orbit_q, orbit_u = np.asarray(sol.q)[:-1], np.asarray(sol.v_full)[:-1]
+    mass = np.asarray(coupled.mass)
+    basis, sums = None, 0.0
+    for a in range(0, steps, 4096):
+        q, u = orbit_q[a : a + 4096], orbit_u[a : a + 4096]
+        matrices = _passenger_matrices(coupled, method, h, q[:, i], u[:, i], mass, on_constraint)
+        if basis is None:
+            basis = _slow_directions(matrices[: _return(coupled, q, u)])
+        for m in matrices:
+            basis, r = np.linalg.qr(m @ basis)
+            sums = sums + np.log(np.abs(np.diag(r)))
+    return np.sort(sums / (steps * h))[::-1]
+
+
+def _return(coupled: CoupledSystem, q: np.ndarray, u: np.ndarray) -> int:
+    """After how many steps the driver is nearest to where it began."""
+    away = q[:, coupled.index] - q[0, coupled.index]
+    if coupled.is_angle:
+        away = away - 2 * np.pi * np.round(away / (2 * np.pi))
+    speed = u[:, coupled.index] - u[0, coupled.index]
+    first = len(away) // 4  # long enough for exponents to show
+    return first + int(np.argmin(np.hypot(away, speed)[first:]))
+
+
+def _slow_directions(matrices: np.ndarray) -> np.ndarray:
+    """An orthonormal basis whose first vectors span what grows most when the driver returns: from any other basis
+    exponents that differ little would take very long to separate."""
+    product = np.eye(matrices.shape[1])
+    for m in matrices:
+        product = m @ product
+    values, vectors = np.linalg.eig(product)
+    order = np.argsort(-np.abs(values), kind="stable")
+    columns = [part for j in order for part in (vectors[:, j].real, vectors[:, j].imag)]
+    kept: list[np.ndarray] = []
+    for c in columns:
+        c = c - sum((np.dot(k, c) * k for k in kept), np.zeros(len(c)))
+        if np.linalg.norm(c) > 1e-6 and len(kept) < len(product):
+            kept.append(c / np.linalg.norm(c))
+    return np.stack(kept, axis=1)
+
+
+def _passenger_matrices(coupled, method, h, xi, eta, mass, on_constraint) -> np.ndarray:
+    """The linear part of the step in the passenger, at each driver state."""
+    n, i, other = coupled.system.dimension, coupled.index, coupled.others
+    d = len(other)
+    size = d + 1 if on_constraint else 2 * d
+    count = len(xi)
+    k = over_rows(CoupledSystem.k)(coupled, xi)
+    q, u = np.zeros((size + 1, count, n)), np.zeros((size + 1, count, n))
+    q[..., i], u[..., i] = xi, eta
+    for j in range(size):
+        if j < d:
+            q[j, :, other[j]] = 1.0
+        elif on_constraint:
+            u[j][:, other] = k
+        else:
+            u[j, :, other[j - d]] = 1.0
+    q1, u1 = step_map(coupled.system, method, h, q.reshape(-1, n), u.reshape(-1, n))
+    q1, u1 = q1.reshape(size + 1, count, n), u1.reshape(size + 1, count, n)
+    x, w = q1[:, :, other], u1[:, :, other]
+    if on_constraint:
+        k1 = over_rows(CoupledSystem.k)(coupled, q1[-1, :, i])
+        w = np.einsum("jci,ik,ck->jc", w, mass, k1)[..., None]
+    z = np.concatenate([x, w], axis=-1)
+    return np.moveaxis(z[:-1] - z[-1], 0, -1)

@@ -1,0 +1,220 @@
+"""The structure of a coupled system: its group, integrals, angles and reversibility, computed from its functions."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.diagnostics.coupled import CoupledSystem
+from dalembert.diagnostics.floquet import Averaging, averaging, driver_at, driver_phases, section
+
+# Ranks and defects of matrices that are known to rounding.
+_ZERO = 1e-8
+_SAMPLES = 256
+
+
+def lie_algebra(matrices: Any) -> np.ndarray:
+    """A basis of the Lie algebra that the matrices generate: their span, closed under commutators."""
+    basis = _span(np.asarray(matrices, float))
+    while True:
+        brackets = [a @ b - b @ a for a in basis for b in basis]
+        more = _span(np.concatenate([basis, np.array(brackets)])) if len(basis) else basis
+        if len(more) == len(basis):
+            return basis
+        basis = more
+
+
+def _span(matrices: np.ndarray) -> np.ndarray:
+    flat = matrices.reshape(len(matrices), -1)
+    if not flat.size:
+        return matrices[:0]
+    _, values, rows = np.linalg.svd(flat, full_matrices=False)
+    rank = int(np.sum(values > _ZERO * max(1.0, values[0])))
+    return rows[:rank].reshape(-1, *matrices.shape[1:])
+
+
+def group_dimension(coupled: CoupledSystem) -> int:
+    """The dimension of the group in which the reduced system moves (kappa x, v, 1): that of the Lie algebra which
+    the evolution matrices generate."""
+    grid = np.linspace(0, 2 * np.pi, 33)[:-1] if coupled.is_angle else np.linspace(-2, 2, 33)
+    return len(lie_algebra(jax.vmap(coupled.matrix)(jnp.asarray(grid))))
+
+
+def group_name(coupled: CoupledSystem) -> str:
+    """The connected group with that algebra, among those that occur here."""
+    dimension, m = group_dimension(coupled), len(coupled.linear()[0])
+    rotations = m * (m + 1) // 2
+    if dimension == 0:
+        return "1"
+    if m == 0:
+        return "R"
+    if not np.any(np.asarray(coupled.linear()[1])) and dimension == rotations:
+        return f"SO({m + 1})"
+    if dimension == rotations + m + 1:
+        return f"SE({m + 1})"
+    return f"a subgroup of SE({m + 1}) of dimension {dimension}"
+
+
+class Involution(NamedTuple):
+    """A linear map with rho A(s + theta) rho = -A(s - theta) and rho^2 = 1, or the nearest to one."""
+
+    rho: np.ndarray
+    """It acts on (kappa x, v)."""
+    shift: float
+    """The phase s of the driver, of period one, about which time is reversed."""
+    defect: float
+    """The largest entry of rho A + A rho over a period, for a rho of norm one; zero where the system is reversible."""
+
+
+def reversibility(averaged: Averaging) -> list[Involution]:
+    """Every phase about which the reduced system is reversible, with its involution; [modin2020] Lemma 4.3.
+
+    Condition (24) is linear in rho: at each phase its solutions are the kernel of a matrix. The phases are found
+    on a grid and refined. An empty list says that there are none, and so is a measured statement.
+    """
+    samples = _evolution(averaged)
+    if np.max(np.abs(samples)) < _ZERO:  # (kappa x, v) rests: every phase will do
+        return [Involution(np.eye(samples.shape[1] - 1), 0.0, 0.0)]
+    grid = np.arange(_SAMPLES) / _SAMPLES
+    values = np.array([_smallest(samples, s)[0] for s in grid])
+    found: list[Involution] = []
+    for j in np.nonzero((values <= np.roll(values, 1)) & (values <= np.roll(values, -1)))[0]:
+        shift = _refine(samples, grid[j])
+        value, rho = _smallest(samples, shift)
+        if value < 1e-7 and (rho := _as_involution(rho)) is not None:
+            fresh = all(abs((shift - other.shift + 0.5) % 1 - 0.5) > 0.5 / _SAMPLES for other in found)
+            if fresh:
+                found.append(Involution(rho, float(np.round(shift % 1, 12) % 1), float(value)))
+    return found
+
+
+def least_defect(averaged: Averaging) -> float:
+    """The smallest defect of condition (24) over all phases and all rho of norm one: how far from reversible."""
+    samples = _evolution(averaged)
+    return min(_smallest(samples, s)[0] for s in np.arange(_SAMPLES) / _SAMPLES)
+
+
+def _evolution(averaged: Averaging) -> np.ndarray:
+    """Fourier coefficients of the evolution matrix over one period, without the auxiliary row."""
+    xi = driver_phases(averaged.coupled, averaged.orbit, _SAMPLES)
+    return np.fft.fft(np.asarray(jax.vmap(averaged.coupled.matrix)(jnp.asarray(xi))), axis=0)
+
+
+def _shifted(samples: np.ndarray, shift: float) -> np.ndarray:
+    """A(shift + theta_j) on the grid of phases, by its Fourier series."""
+    waves = np.fft.fftfreq(_SAMPLES, 1 / _SAMPLES)
+    return np.fft.ifft(samples * np.exp(2j * np.pi * waves * shift)[:, None, None], axis=0).real
+
+
+def _smallest(samples: np.ndarray, shift: float) -> tuple[float, np.ndarray]:
+    """The rho = diag(r, 1) that satisfies (24) best about this phase, and its defect."""
+    forward = _shifted(samples, shift)
+    backward = np.roll(forward[::-1], 1, axis=0)
+    size = forward.shape[1] - 1
+    a, b = forward[:, :size, :size], backward[:, :size, :size]
+    # r A(theta) + A(-theta) r = 0 and r c(theta) + c(-theta) = 0, c the affine column (k.f); unknown r, row by row.
+    eye = np.eye(size)
+    rows = [np.kron(eye, x.T) + np.kron(y, eye) for x, y in zip(a[::4], b[::4], strict=True)]
+    matrix = np.concatenate(rows)
+    c, d = forward[::4, :size, size], backward[::4, :size, size]
+    if np.max(np.abs(c)) > _ZERO:
+        lhs = np.concatenate([matrix, *(np.kron(eye, x[None, :]) for x in c)])
+        rhs = np.concatenate([np.zeros(len(matrix)), -d.ravel()])
+        r = np.linalg.lstsq(lhs, rhs, rcond=None)[0]
+        r = r.reshape(size, size)
+        return float(np.max(np.abs(lhs @ r.ravel() - rhs))), r
+    _, values, vectors = np.linalg.svd(matrix, full_matrices=False)
+    kernel = vectors[values < 1e-6 * max(1.0, values[0])]
+    candidates = kernel if len(kernel) else vectors[-1:]
+    # Several solutions: the one nearest to reversing v and keeping the rest.
+    plain = np.diag(np.append(np.ones(size - 1), -1.0 if size > 1 else 1.0)).ravel()
+    best = (candidates @ plain) @ candidates
+    best = best if np.linalg.norm(best) > 1e-6 else candidates[0]
+    r = best * np.sqrt(size) / np.linalg.norm(best)
+    return float(np.max(np.abs(matrix @ r))), r.reshape(size, size)
+
+
+def _refine(samples: np.ndarray, start: float) -> float:
+    """The phase near `start` where the defect is least, by golden sections."""
+    width, golden = 1 / _SAMPLES, (5**0.5 - 1) / 2
+    low, high = start - width, start + width
+    while high - low > 1e-12:
+        x, y = high - golden * (high - low), low + golden * (high - low)
+        low, high = (low, y) if _smallest(samples, x)[0] < _smallest(samples, y)[0] else (x, high)
+    return (low + high) / 2
+
+
+def _as_involution(rho: np.ndarray) -> np.ndarray | None:
+    """rho scaled so that its square is one, its first large entry positive; None where it cannot be."""
+    square = rho @ rho
+    scale = np.trace(square) / len(rho)
+    if scale <= 0:
+        return None
+    rho = rho / np.sqrt(scale)
+    if np.max(np.abs(rho @ rho - np.eye(len(rho)))) > 1e-5:
+        return None
+    return rho
+
+
+def theorem_4_4(averaged: Averaging, involution: Involution, count: int = 8) -> float:
+    """The largest |v(rho u, -theta) - rho v(u, theta)|: whether averaging respects the involution.
+
+    The averaging must begin at the involution's phase.
+    """
+    if abs((involution.shift + 0.5) % 1 - 0.5) > 1e-7:
+        raise ValueError("the averaging must begin where time is reversed: rebase(averaged, involution) gives that one")
+    draw = np.random.default_rng(6)
+    size = len(involution.rho)
+    rho = np.eye(size + 1)
+    rho[:size, :size] = involution.rho
+    worst = 0.0
+    for _ in range(count):
+        u, theta = np.append(draw.normal(size=size), 1.0), draw.uniform()
+        there, back = averaged.change(u, theta), averaged.change(rho @ u, -theta)
+        worst = max(worst, float(np.max(np.abs(back - rho @ there))))
+    return worst
+
+
+def rebase(averaged: Averaging, involution: Involution) -> tuple[Averaging, Involution]:
+    """The same with the period beginning at the involution's phase."""
+    xi, eta = driver_at(averaged.coupled, averaged.orbit, involution.shift)
+    return averaging(averaged.coupled, xi, eta, averaged.orbit.step), involution._replace(shift=0.0)
+
+
+class Structure(NamedTuple):
+    """One column of the table of coupled systems; [modin2020] Table 1."""
+
+    name: str
+    group: str
+    algebra: int
+    """Dimension of the Lie algebra."""
+    fibre: int
+    """F, the dimension of the kernel of kappa."""
+    integrals: int
+    """I, of the reduced system."""
+    angles: int
+    """theta, of the reduced system."""
+    compact: bool
+    """Whether the reduced motion stays bounded; else it is not integrable in the sense of the paper."""
+    involutions: tuple[Involution, ...]
+
+
+def structure(coupled: CoupledSystem, q: Any, v: Any) -> Structure:
+    """Everything about the orbit through (q, v)."""
+    averaged = averaging(coupled, *section(coupled, q, v))
+    kappa, _ = coupled.linear()
+    m, d = kappa.shape
+    angles = 1 + averaged.angles
+    # A motion that is not bounded loses an integral: v grows instead of being one.
+    integrals = m + 3 - angles - (0 if averaged.is_compact else 1)
+    return Structure(
+        type(coupled.system).__name__,
+        group_name(coupled),
+        group_dimension(coupled),
+        d - m,
+        integrals,
+        angles,
+        averaged.is_compact,
+        tuple(reversibility(averaged)),
+    )
