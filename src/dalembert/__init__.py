@@ -11,7 +11,8 @@ import jax
 if os.environ.get("JAX_ENABLE_X64", "1").lower() not in ("0", "false", "off", ""):
     jax.config.update("jax_enable_x64", True)
 
-from dalembert import zoo
+from dalembert import diagnostics, zoo
+from dalembert.diagnostics import CoupledSystem, audit, nonholonomy
 from dalembert.methods import (
     DLA,
     DLA01,
@@ -26,12 +27,13 @@ from dalembert.model import System, system
 from dalembert.results import load
 from dalembert.simulate import SimulationError, Status, Trajectory, ensemble, simulate
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "DLA",
     "DLA01",
     "Composition",
+    "CoupledSystem",
     "DiscreteGradient",
     "FrameGradient",
     "LeapFrog",
@@ -41,8 +43,11 @@ __all__ = [
     "Status",
     "System",
     "Trajectory",
+    "audit",
+    "diagnostics",
     "ensemble",
     "load",
+    "nonholonomy",
     "simulate",
     "system",
     "zoo",

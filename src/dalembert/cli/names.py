@@ -33,21 +33,26 @@ def _wrong(what: str, name: str, choices: list[str]) -> ValueError:
     return ValueError(f"no {what} {name!r}.{hint} Choose one of: {', '.join(choices)}")
 
 
-def _kind_named(name: str) -> type[System]:
+def _from_module(name: str, base: type) -> Any:
+    """A subclass of `base`, or a value of one, named as module:name."""
+    module_name, _, attribute = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        hint = "; leave out .py" if module_name.endswith(".py") else ""
+        raise ValueError(f"cannot import {module_name!r} ({error}){hint}") from None
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{module_name!r} is not the name of a module ({error})") from None
+    found = getattr(module, attribute, None)
+    if not (isinstance(found, base) or (inspect.isclass(found) and issubclass(found, base))):
+        raise ValueError(f"{name} is not a subclass of dalembert.{base.__name__}, nor a value of one")
+    return found
+
+
+def _kind_named(name: str) -> Any:
     if ":" in name:
-        module_name, _, attribute = name.partition(":")
-        sys.path.insert(0, os.getcwd())
-        try:
-            module = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            hint = "; leave out .py" if module_name.endswith(".py") else ""
-            raise ValueError(f"cannot import {module_name!r} ({error}){hint}") from None
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{module_name!r} is not the name of a module ({error})") from None
-        kind = getattr(module, attribute, None)
-        if not (inspect.isclass(kind) and issubclass(kind, System)):
-            raise ValueError(f"{name} is not a subclass of dalembert.System")
-        return kind
+        return _from_module(name, System)
     systems = {_plain(key): kind for key, kind in zoo_systems().items()}
     if _plain(name) not in systems:
         raise _wrong("system", name, list(zoo_systems()))
@@ -64,6 +69,10 @@ def _value(text: str) -> Any:
 def system_named(name: str, parameters: list[str]) -> System:
     """The system of the zoo (or module:Class) with parameters given as name=value."""
     kind = _kind_named(name)
+    if isinstance(kind, System):
+        if parameters:
+            raise ValueError(f"{name} is a system already made; --param is for classes")
+        return kind
     known = list(inspect.signature(kind).parameters)
     given: dict[str, Any] = {}
     for item in parameters:
@@ -88,8 +97,11 @@ def system_named(name: str, parameters: list[str]) -> System:
 
 
 def method_named(text: str) -> Method:
-    """The method spelled as on the command line; a wrong name lists the choices."""
-    name = text.partition("@")[0].partition(":")[0]
+    """The method spelled as on the command line, or the user's own as module:Class; a wrong name lists the choices."""
+    name, colon, rest = text.partition("@")[0].partition(":")
     if name not in METHODS:
+        if colon and rest.isidentifier():
+            found = _from_module(text, Method)
+            return found if isinstance(found, Method) else found()
         raise _wrong("method", name, list(METHODS))
     return method_from_text(text)

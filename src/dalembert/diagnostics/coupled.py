@@ -264,6 +264,12 @@ def _kernel(system: System, i: int, q: Array) -> Array:
         b = system.frame(q)
         return (b[i, 1] * b[:, 0] - b[i, 0] * b[:, 1])[other]
     a = system.constraints(q)[:, other]
-    d = len(other)
-    minors = [jnp.linalg.det(jnp.delete(a, j, axis=1)) if d > 1 else jnp.ones(()) for j in range(d)]
+    minors = [_determinant(np.delete(np.arange(len(other)), j), a) for j in range(len(other))]
     return jnp.stack([(-1) ** j * x for j, x in enumerate(minors)])
+
+
+def _determinant(columns: np.ndarray, a: Array) -> Array:
+    """Of these columns; the small ones without a decomposition, which takes long to compile."""
+    if len(columns) == 0:
+        return jnp.ones(())
+    return a[0, columns[0]] if len(columns) == 1 else jnp.linalg.det(a[:, columns])

@@ -2,12 +2,12 @@
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from dalembert.diagnostics.coupled import CoupledSystem
+from dalembert.diagnostics.rows import over_rows
 from dalembert.numerics import compiled, extrapolated_step
 
 # A period longer than this many steps is taken for none.
@@ -136,28 +136,31 @@ def driver_phases(coupled: CoupledSystem, found: Orbit, count: int) -> np.ndarra
 
 def section(coupled: CoupledSystem, q: Any, v: Any) -> tuple[float, float]:
     """Where the orbit through the state crosses xi = 0 upwards; its own (xi, eta) where it does not."""
-    q, v = jnp.asarray(q, float), jnp.asarray(v, float)
     xi, eta = float(q[coupled.index]), float(v[coupled.index])
-    energy = float(coupled.driver_energy(q, v) - coupled.driver_potential(jnp.zeros(())))
-    if not energy > 0 or (coupled.is_angle and eta < 0 and _turns(coupled, q, v)):
+    motion = 0.5 * float(coupled.inertia) * eta**2
+    at_zero, here = _hills(coupled, [0.0, xi])
+    energy = motion + here - at_zero
+    if not energy > 0 or (coupled.is_angle and eta < 0 and _turns(coupled, motion + here)):
         return xi, eta
-    if not coupled.is_angle or abs(xi) < 1e-12 or _crosses_zero(coupled, xi, eta):
+    if not coupled.is_angle or abs(xi) < 1e-12 or _crosses_zero(coupled, xi, motion + here):
         return 0.0, float(np.sqrt(2 * energy / float(coupled.inertia)))
     return xi, eta
 
 
-def _turns(coupled: CoupledSystem, q: Array, v: Array) -> bool:
+def _hills(coupled: CoupledSystem, xi: Any) -> np.ndarray:
+    """V at each xi."""
+    return over_rows(CoupledSystem.driver_potential)(coupled, np.asarray(xi, float))
+
+
+def _turns(coupled: CoupledSystem, energy: float) -> bool:
     """Whether an angle goes all the way round: its energy exceeds the potential everywhere."""
-    grid = jax.vmap(coupled.driver_potential)(jnp.linspace(0, 2 * jnp.pi, 721))
-    return bool(coupled.driver_energy(q, v) > jnp.max(grid))
+    return bool(energy > np.max(_hills(coupled, np.linspace(0, 2 * np.pi, 721))))
 
 
-def _crosses_zero(coupled: CoupledSystem, xi: float, eta: float) -> bool:
+def _crosses_zero(coupled: CoupledSystem, xi: float, energy: float) -> bool:
     """Whether no hill between xi and the nearest multiple of 2 pi stops the driver."""
     nearest = 2 * np.pi * np.round(xi / (2 * np.pi))
-    between = jax.vmap(coupled.driver_potential)(jnp.linspace(xi, nearest, 181))
-    energy = 0.5 * float(coupled.inertia) * eta**2 + float(coupled.driver_potential(jnp.asarray(xi)))
-    return bool(energy >= float(jnp.max(between)) - 1e-12)
+    return bool(energy >= np.max(_hills(coupled, np.linspace(xi, nearest, 181))) - 1e-12)
 
 
 class Averaging(NamedTuple):

@@ -54,6 +54,8 @@ class Latitude(NamedTuple):
         the exact flow with xi as the independent variable."""
         coupled = self.coupled
         t, q, v = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.v))
+        good = np.all(np.isfinite(q), axis=1) & np.all(np.isfinite(v), axis=1)
+        t, q, v = t[good], q[good], v[good]
         target = self.orbit.base[0]
         ahead = q[:, coupled.index] - target
         if coupled.is_angle:
@@ -63,6 +65,8 @@ class Latitude(NamedTuple):
         else:
             crossed = np.nonzero((ahead[:-1] < 0) & (ahead[1:] >= 0))[0]
             aims = np.full(len(crossed), target)
+        if not len(crossed):
+            return np.zeros(0), np.zeros(0)
         gaps = np.abs(q[[crossed, crossed + 1], coupled.index] - aims)
         nearer = np.where(gaps[0] <= gaps[1], crossed, crossed + 1)
         time, u = over_rows(_to_section)(coupled, q[nearer], v[nearer], aims)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model import System, annihilator, as_arrays, frame_at, project
+from dalembert.model import System, annihilator, as_arrays, frame_at
 from dalembert.numerics import compiled
 
 # Singular values below this part of the largest count as zero; brackets of smooth functions are exact to rounding.
@@ -59,33 +59,42 @@ def nonholonomy(system: System, q: Any = None) -> Nonholonomy:
     if q.shape != (n,):
         raise ValueError(f"q must have shape ({n},), got {q.shape}")
     system = as_arrays(system)
-    growth = [int(n - np.linalg.matrix_rank(np.asarray(annihilator(system, jnp.asarray(q))), tol=_RANK))]
-    for depth in range(1, n):
-        if growth[-1] == n:
+    forms = np.linalg.matrix_rank(np.asarray(annihilator(system, jnp.asarray(q))), tol=_RANK)
+    growth = [int(n - forms)]
+    # Each nesting adds a dimension or is the last, so `forms` of them are enough; most constraints need two.
+    for depth in dict.fromkeys((min(2, forms), forms)):
+        if not depth or growth[-1] == n:
             break
-        fields = np.asarray(_brackets(depth)(system, q))
-        sizes = np.linalg.svd(fields / np.maximum(np.max(np.abs(fields)), 1e-300), compute_uv=False)
-        rank = int(np.sum(sizes > _RANK * sizes[0]))
-        if rank == growth[-1]:
-            break
-        growth.append(rank)
+        growth = growth[:1]
+        layers = [np.asarray(x) for x in _brackets(depth)(system, q)]
+        for k in range(1, depth + 1):
+            rank = _rank(np.concatenate(layers[: k + 1]))
+            if rank == growth[-1]:
+                return Nonholonomy(tuple(growth), n)
+            growth.append(rank)
     return Nonholonomy(tuple(growth), n)
 
 
+def _rank(rows: np.ndarray) -> int:
+    sizes = np.linalg.svd(rows, compute_uv=False)
+    return int(np.sum(sizes > _RANK * sizes[0]))
+
+
 def _brackets(depth: int):
-    """All brackets [X_a, [X_b, ...]] of up to `depth` nestings at q, as rows."""
+    """All brackets [X_a, [X_b, ...]] at q, as rows: a layer for each number of nestings up to `depth`."""
 
-    def at(system: System, q: Array) -> Array:
-        basis = frame_at(system, q)
-
+    def at(system: System, q: Array) -> list[Array]:
         def span(x):
-            """Rows: vector fields that span D near q, smooth in x: the basis at q, projected."""
-            return project(system, x, basis).T
+            """Rows: vector fields that span D near q, smooth in x: those given, or a basis at q, projected."""
+            if system.gives("frame"):
+                return system.frame(x).T
+            basis, a = frame_at(system, q), system.constraints(x)
+            return (basis - a.T @ jnp.linalg.solve(a @ a.T, a @ basis)).T
 
         layers = [span]
         for _ in range(depth):
             layers.append(_bracket(span, layers[-1]))
-        return jnp.concatenate([layer(q) for layer in layers])
+        return [layer(q) for layer in layers]
 
     return compiled(at)
 
@@ -94,8 +103,9 @@ def _bracket(left, right):
     """[X, Y] = DY X - DX Y for every X of `left` and Y of `right`."""
 
     def at(x):
-        xs, ys = left(x), right(x)
-        dx, dy = jax.jacfwd(left)(x), jax.jacfwd(right)(x)
-        return (jnp.einsum("bij,aj->abi", dy, xs) - jnp.einsum("aij,bj->abi", dx, ys)).reshape(-1, x.shape[0])
+        xs = left(x)
+        ys, along = jax.vmap(lambda t: jax.jvp(right, (x,), (t,)))(xs)
+        _, across = jax.vmap(lambda t: jax.jvp(left, (x,), (t,)))(ys[0])
+        return (along - jnp.swapaxes(across, 0, 1)).reshape(-1, x.shape[0])
 
     return at

@@ -112,40 +112,35 @@ class Terms(NamedTuple):
     """The pull of the potential along D; NaN where there is none."""
     inertia: float
     """The terms quadratic in v: turning of the constraint, and of the metric; NaN where there are none."""
+    forces: float
+    """The non-conservative forces along D; NaN where there are none."""
     rest: float
     """What no factors explain, relative to the acceleration."""
 
 
-def _parts(system: System, q: Array, v: Array) -> tuple[Array, Array]:
-    pull = project(system, q, -solve_spd(system.metric(q), potential_gradient(system, q)))
-    total, _ = acceleration(system, q, v)
-    force = project(system, q, solve_spd(system.metric(q), system.forces(q, v)))
-    return pull, total - pull - force
+def _parts(system: System, q: Array, v: Array) -> tuple[Array, Array, Array]:
+    mass = system.metric(q)
+    pull = project(system, q, -solve_spd(mass, potential_gradient(system, q)))
+    push = project(system, q, solve_spd(mass, system.forces(q, v)))
+    return pull, acceleration(system, q, v)[0] - pull - push, push
 
 
 def measured_terms(system: System, method: Method, q: Any, v: Any, h: float) -> Terms:
-    """Fits the acceleration of very short steps from each row of (q, v), v on D, by the terms that should make it.
-
-    For methods whose own velocity does not start on D the mean over two steps is what counts, so the projected
-    velocity is used.
-    """
+    """Fits the acceleration over two very short steps from each row of (q, v), v on D, by the terms that should
+    make it."""
     q, v = np.asarray(q, float), np.asarray(v, float)
     tiny = 1e-5 * h
-    shared = as_arrays(system)
-    first = ensemble(system, method, q, v, h=tiny, steps=2, save_every=1)
-    v2 = np.asarray(first.v)[:, -1]
-    rate = (v2 - v) / (2 * tiny)
-    drift = (np.asarray(first.q)[:, -1] - q) / (2 * tiny)
-    pull, inertia = over_rows(_parts)(shared, q, v)
-    factor = float(np.sum(drift * v) / np.sum(v * v))
-    scale = np.max(np.abs(pull)) + np.max(np.abs(inertia))
-    columns = {"potential": pull, "inertia": inertia}
-    columns = {k: c.ravel() for k, c in columns.items() if np.max(np.abs(c)) > 1e-6 * scale and scale > 0}
-    found = dict.fromkeys(("potential", "inertia"), np.nan)
+    run = ensemble(system, method, q, v, h=tiny, steps=2, save_every=2)
+    rate = (np.asarray(run.v)[:, -1] - v) / (2 * tiny)
+    drift = (np.asarray(run.q)[:, -1] - q) / (2 * tiny)
+    found = dict.fromkeys(("potential", "inertia", "forces"), np.nan)
+    parts = dict(zip(found, over_rows(_parts)(as_arrays(system), q, v), strict=True))
+    scale = sum(float(np.max(np.abs(x))) for x in parts.values())
+    columns = {k: x.ravel() for k, x in parts.items() if np.max(np.abs(x)) > 1e-6 * scale > 0}
     rest = float(np.max(np.abs(rate)))
-    if columns:
+    if columns and np.all(np.isfinite(rate)):
         matrix = np.stack(list(columns.values()), axis=1)
         weights = np.linalg.lstsq(matrix, rate.ravel(), rcond=None)[0]
         found |= dict(zip(columns, map(float, weights), strict=True))
         rest = float(np.max(np.abs(matrix @ weights - rate.ravel())) / scale)
-    return Terms(factor, found["potential"], found["inertia"], rest)
+    return Terms(float(np.sum(drift * v) / np.sum(v * v)), **found, rest=rest)

@@ -1,4 +1,4 @@
-"""A function at every row of a trajectory, compiled once for many lengths."""
+"""A function at every row of a trajectory, compiled for two lengths and no more."""
 
 from collections.abc import Callable
 from functools import cache
@@ -9,6 +9,9 @@ import numpy as np
 
 from dalembert.numerics import compiled
 
+# Rows go through compiled code in blocks of one of these lengths, the last one filled up.
+_FEW, _MANY = 512, 16_384
+
 
 @cache
 def _mapped(function: Callable) -> Callable:
@@ -16,15 +19,21 @@ def _mapped(function: Callable) -> Callable:
 
 
 def over_rows(function: Callable) -> Callable:
-    """The function of (system, *row) at every row; rows are filled up to a power of two, so that new lengths
-    seldom compile anew."""
+    """The function of (shared, *row) at every row."""
 
     def call(shared: Any, *rows: Any) -> Any:
+        rows = tuple(np.asarray(x, float) for x in rows)
         count = len(rows[0])
         if not count:
             raise ValueError("there are no rows to work on")
-        wide = 1 << (count - 1).bit_length()
-        filled = [np.concatenate([x, np.broadcast_to(x[-1:], (wide - count, *x.shape[1:]))]) for x in map(np.asarray, rows)]
-        return jax.tree.map(lambda x: np.asarray(x)[:count], _mapped(function)(shared, *filled))
+        block = _FEW if count <= _FEW else _MANY
+        parts = []
+        for a in range(0, count, block):
+            here = [x[a : a + block] for x in rows]
+            missing = block - len(here[0])
+            here = [np.concatenate([x, np.broadcast_to(x[-1:], (missing, *x.shape[1:]))]) for x in here]
+            made = _mapped(function)(shared, *here)
+            parts.append(jax.tree.map(lambda x, kept=block - missing: np.asarray(x)[:kept], made))
+        return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
     return call

@@ -17,6 +17,8 @@ class Verdict(Enum):
     """An error that does not grow."""
     DRIFT = "DRIFT"
     """A large mean error, or one that grows with time."""
+    SHORT = "too short"
+    """The run ended before anything could be said."""
 
     def __str__(self) -> str:
         return self.value
@@ -39,6 +41,8 @@ class Drift(NamedTuple):
     """Standard error of the slope."""
     early_slope: float
     early_error: float
+    end: float
+    """The running mean of the error at the end of the run."""
 
 
 def running_mean(t: Any, x: Any, window: float) -> tuple[np.ndarray, np.ndarray]:
@@ -82,9 +86,16 @@ def drift(
     Bounded: neither.
     """
     t, x = np.asarray(t, float), np.asarray(x, float)
+    if not len(x):
+        raise ValueError("there are no values to judge")
     error = x - (x[0] if start is None else start)
     if not np.all(np.isfinite(error)):
-        return Drift(Verdict.DRIFT, np.inf, np.inf, np.nan, np.nan, np.nan, np.nan)
+        return Drift(Verdict.DRIFT, np.inf, np.inf, *[np.nan] * 5)
+    with np.errstate(over="ignore", invalid="ignore"):  # of a run that explodes
+        return _judge(t, error, window, scale, early)
+
+
+def _judge(t: np.ndarray, error: np.ndarray, window: float, scale: float, early: float | None) -> Drift:
     until = t[0] + ((t[-1] - t[0]) / 10 if early is None else early)
     first = t <= until * (1 + 1e-12)
     long, short = running_mean(t, error, window), running_mean(t[first], error[first], window)
@@ -96,4 +107,5 @@ def drift(
         verdict = Verdict.DRIFT
     else:
         verdict = Verdict.BOUNDED
-    return Drift(verdict, largest, float(np.max(np.abs(error[first]))), *slope(*long), *slope(*short))
+    lines = (*slope(*long), *slope(*short))
+    return Drift(verdict, largest, float(np.max(np.abs(error[first]))), *lines, float(long[1][-1]))

@@ -2,12 +2,11 @@
 
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.floquet import Averaging, averaging, driver_at, driver_phases, section
+from dalembert.diagnostics.rows import over_rows
 
 # Ranks and defects of matrices that are known to rounding.
 _ZERO = 1e-8
@@ -38,7 +37,7 @@ def group_dimension(coupled: CoupledSystem) -> int:
     """The dimension of the group in which the reduced system moves (kappa x, v, 1): that of the Lie algebra which
     the evolution matrices generate."""
     grid = np.linspace(0, 2 * np.pi, 33)[:-1] if coupled.is_angle else np.linspace(-2, 2, 33)
-    return len(lie_algebra(jax.vmap(coupled.matrix)(jnp.asarray(grid))))
+    return len(lie_algebra(over_rows(CoupledSystem.matrix)(coupled, grid)))
 
 
 def group_name(coupled: CoupledSystem) -> str:
@@ -98,7 +97,7 @@ def least_defect(averaged: Averaging) -> float:
 def _evolution(averaged: Averaging) -> np.ndarray:
     """Fourier coefficients of the evolution matrix over one period, without the auxiliary row."""
     xi = driver_phases(averaged.coupled, averaged.orbit, _SAMPLES)
-    return np.fft.fft(np.asarray(jax.vmap(averaged.coupled.matrix)(jnp.asarray(xi))), axis=0)
+    return np.fft.fft(over_rows(CoupledSystem.matrix)(averaged.coupled, xi), axis=0)
 
 
 def _shifted(samples: np.ndarray, shift: float) -> np.ndarray:
@@ -115,8 +114,8 @@ def _smallest(samples: np.ndarray, shift: float) -> tuple[float, np.ndarray]:
     a, b = forward[:, :size, :size], backward[:, :size, :size]
     # r A(theta) + A(-theta) r = 0 and r c(theta) + c(-theta) = 0, c the affine column (k.f); unknown r, row by row.
     eye = np.eye(size)
-    rows = [np.kron(eye, x.T) + np.kron(y, eye) for x, y in zip(a[::4], b[::4], strict=True)]
-    matrix = np.concatenate(rows)
+    rows = np.einsum("ik,tlj->tijkl", eye, a[::4]) + np.einsum("tik,jl->tijkl", b[::4], eye)
+    matrix = rows.reshape(-1, size * size)
     c, d = forward[::4, :size, size], backward[::4, :size, size]
     if np.max(np.abs(c)) > _ZERO:
         lhs = np.concatenate([matrix, *(np.kron(eye, x[None, :]) for x in c)])

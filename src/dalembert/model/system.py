@@ -88,6 +88,10 @@ class System(eqx.Module):
         """The named start states, the first being the default."""
         return {}
 
+    def integrals(self) -> Mapping[str, Callable[[Array, Array], Array]]:
+        """Functions of (q, v) that the exact motion keeps, by name, beside the energy."""
+        return {}
+
     @classmethod  # access to an ordinary method of a module takes ten times as long
     def gives(cls, name: str) -> bool:
         """Whether the subclass defines this function itself."""

@@ -39,6 +39,11 @@ class NonholonomicParticle(System):
             "bump": ([1.0, -2.0, 0.5], [1.0, 0.5, -2.0]),
         }
 
+    def integrals(self):
+        if self.field is not None:
+            return {}
+        return {"y'": lambda q, v: v[1], "x' sqrt(1 + y^2)": lambda q, v: v[0] * jnp.sqrt(1 + q[1] ** 2)}
+
     def solution(self, t, q0, v0):
         """The exact motion (q, v) at times t of the free particle: y' and x' sqrt(1 + y^2) are constant."""
         if self.field is not None:

@@ -59,3 +59,8 @@ class Snakeboard(System):
         forward, turning = 0.7 * self.radius * math.cos(relative), -0.7 * math.sin(relative)
         v0 = [forward * math.cos(theta), forward * math.sin(theta), turning, 0.9, 1.0]
         return {"default": ([0.0, 0.0, theta, 0.0, phi], v0)}
+
+    def integrals(self):
+        if self.convention == "absolute":
+            return {"rotor speed": lambda q, v: v[3]}
+        return {"rotor speed": lambda q, v: v[3], "steering speed": lambda q, v: v[4]}

@@ -1,0 +1,87 @@
+"""The audit from the command line: one table, a column a method, and what is broken in words."""
+
+import json as json_format
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dalembert.diagnostics import Audit, audit, compare
+from dalembert.methods import Method
+from dalembert.model import System
+
+# What a cell begins with, and how it is shown.
+STYLES = {
+    "exact": "green",
+    "kept": "green",
+    "consistent": "green",
+    "none": "green",
+    "bounded": "cyan",
+    "DRIFT": "bold red",
+    "BROKEN": "yellow",
+    "WRONG": "bold red",
+    "too": "yellow",
+}
+COLUMN = 21
+
+
+def audit_and_report(
+    console: Console,
+    system: System,
+    methods: dict[str, Method],
+    h: float | None,
+    steps: int,
+    start: str | None,
+    json: str | None,
+    strict: bool,
+) -> None:
+    """Measures, prints the tables and what is broken, writes the file asked for."""
+    if json is not None and not Path(json).resolve().parent.is_dir():
+        raise ValueError(f"--json: the folder of {json!r} does not exist; make it first")
+    with Console(stderr=True).status("starting") as status:
+        told = {"start": start, "h": h, "steps": steps, "progress": lambda x: status.update(escape(x))}
+        found = audit(system, list(methods.values()), **told)
+    # The user's own classes go by the name they were given with.
+    found = [replace(a, method=name) for name, a in zip(methods, found, strict=True)]
+    per_table = max(1, (console.width - 24) // COLUMN)
+    first = found[0]
+    console.print(f"{first.system}: {first.structure}", highlight=False)
+    for a in range(0, len(found), per_table):
+        console.print(_table(found[a : a + per_table]))
+    console.print("Integrals: verdict and largest error, then slope(standard error) of the running mean.\n")
+    _tell(console, found)
+    if json is not None:
+        Path(json).write_text(json_format.dumps([a.to_dict() for a in found], indent=1))
+        console.print(f"wrote {json}", highlight=False)
+    if strict and any(a.broken_claims for a in found):
+        raise SystemExit(1)
+
+
+def _table(found: list[Audit]) -> Table:
+    header, *rows = compare(found)
+    first = found[0]
+    table = Table(*map(escape, header), title_justify="left")
+    table.title = f"{first.system}, h = {first.h:.6g}, {first.steps:,} steps"
+    for name, *cells in rows:
+        table.add_row(escape(name), *map(_styled, cells))
+    return table
+
+
+def _styled(cell: str) -> str:
+    style = STYLES.get(cell.partition(" ")[0].partition("\n")[0])
+    return f"[{style}]{escape(cell)}[/]" if style else escape(cell)
+
+
+def _tell(console: Console, found: list[Audit]) -> None:
+    for each in found:
+        broken = each.problems
+        if not broken:
+            claims = "it makes no claims" if each.claims is None else "every claim it makes holds"
+            console.print(f"{each.method}: nothing is broken; {claims}", highlight=False, markup=False)
+            continue
+        console.print(f"{each.method}:", highlight=False, markup=False)
+        for line in broken:
+            mark = "claim: " if line in each.broken_claims else ""
+            console.print(f"  - {mark}{line}", highlight=False, markup=False)

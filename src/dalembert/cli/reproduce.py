@@ -1,0 +1,109 @@
+"""dalembert reproduce: the published experiments, on the terminal and in a report."""
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from dalembert.studies import chosen, reproduce
+from dalembert.studies.result import Cell, Result, Table
+
+TONES = {"exact": "green", "good": "green", "bounded": "cyan", "drift": "bold red", "differs": "bold yellow"}
+
+
+def reproduce_and_report(console: Console, names: tuple[str, ...], quick: bool, out: str) -> None:
+    """Runs, prints a table a study, and says where the report is."""
+    names = chosen(names)
+    command = " ".join(["dalembert reproduce", *names, *(["--quick"] if quick else []), "--out", out])
+    with _progress(console, len(names)) as (say, done):
+
+        def finished(result: Result) -> None:
+            done(result.name)
+            print_result(console, result)
+
+        outcome = reproduce(names, quick, out, say, finished, command)
+    if outcome.missing:
+        for name in list(outcome.results)[_printed(names, outcome.results) :]:
+            print_result(console, outcome.results[name])
+        console.print(
+            f"interrupted; not finished: {', '.join(outcome.missing)}. What was finished is in the report.",
+            highlight=False,
+        )
+    console.print(f"wrote {outcome.report} in {outcome.seconds:.0f} s", highlight=False, soft_wrap=True)
+    if outcome.missing:
+        sys.exit(130)
+
+
+def _printed(names: tuple[str, ...], results: dict[str, Result]) -> int:
+    """How many were printed before the interruption: those before the first that is missing."""
+    return next((i for i, n in enumerate(names) if n not in results), len(names))
+
+
+def print_result(console: Console, result: Result) -> None:
+    """Its title and its tables, one line a row."""
+    for table in result.tables:
+        console.print(_compact(result.title, table))
+
+
+def _compact(title: str, table: Table) -> RichTable:
+    headings = list(table.columns)
+    if table.groups:
+        above = [name for name, span in table.groups for _ in range(span)]
+        headings = [f"{a}: {b}" if a and b else a or b for a, b in zip(above, table.columns, strict=True)]
+    made = RichTable(*headings, title=title, title_justify="left", padding=(0, 1))
+    for row in table.rows:
+        made.add_row(row[0].text, *(_styled(cell) for cell in row[1:]))
+    return made
+
+
+def _styled(cell: Cell) -> str:
+    """The text with the first note, coloured."""
+    text = cell.text
+    if cell.notes:
+        text += f" ({cell.notes[0].removeprefix('max ')})"
+    if any(note.startswith("paper: ") for note in cell.notes[1:]):
+        text += " *"
+    style = TONES.get(cell.tone)
+    return f"[{style}]{text}[/]" if style else text
+
+
+@contextlib.contextmanager
+def _progress(console: Console, total: int) -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
+    """A bar over the studies with the run at work on a terminal; elsewhere a line a study, and one every five
+    seconds."""
+    if sys.stderr.isatty():
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (BarColumn(24), "{task.completed} of {task.total} studies", TimeElapsedColumn())
+        console_there = console if sys.stdout.isatty() else Console(stderr=True)
+        with Progress(*columns, TextColumn("{task.description}"), console=console_there, transient=True) as bar:
+            task = bar.add_task("starting", total=total)
+            yield (
+                lambda text: bar.update(task, description=text),
+                lambda name: bar.update(task, advance=1),
+            )
+        return
+    began = printed = time.monotonic()
+    lock, count = threading.Lock(), 0
+
+    def line(text: str) -> None:
+        nonlocal printed
+        printed = time.monotonic()
+        print(f"[{printed - began:5.1f} s] {text}", file=sys.stderr, flush=True)
+
+    def say(text: str) -> None:
+        with lock:
+            if time.monotonic() - printed > 5:
+                line(text)
+
+    def done(name: str) -> None:
+        nonlocal count
+        with lock:
+            count += 1
+            line(f"{name} done, {count} of {total}")
+
+    yield say, done

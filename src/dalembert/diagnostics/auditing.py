@@ -1,0 +1,234 @@
+"""One call that measures what a method keeps on a system."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dalembert.diagnostics.coupled import CoupledSystem
+from dalembert.diagnostics.findings import ROUNDING, Audit
+from dalembert.diagnostics.floquet import orbit, resonance, section
+from dalembert.diagnostics.latitude import Latitude, axis_and_angle
+from dalembert.diagnostics.nonholonomy import nonholonomy
+from dalembert.diagnostics.order import Exact, exact_ends, measured_order, measured_terms
+from dalembert.diagnostics.parasitic import normal_velocity, parasitic_mode
+from dalembert.diagnostics.rows import over_rows
+from dalembert.diagnostics.series import Drift, Verdict, drift
+from dalembert.diagnostics.stepmap import fibration_defects, reversibility_defect, volume_change
+from dalembert.methods import Claims, Method
+from dalembert.model import System, as_arrays, total_energy
+from dalembert.simulate import Trajectory, simulate
+
+# More rows than this are not kept of a long run.
+_ROWS = 400_000
+_STATES = 32
+
+
+class Subject(NamedTuple):
+    """A system, a start and what is known of it before any method is looked at."""
+
+    system: System
+    q0: np.ndarray
+    v0: np.ndarray
+    h: float
+    coupled: CoupledSystem | None
+    latitude: Latitude | None
+    exact: Exact
+    structure: str
+    integrals: Mapping[str, Callable]
+
+
+def subject(
+    system: System, q0: Any, v0: Any, h: float, integrals: Mapping[str, Callable] | None = None
+) -> Subject:
+    """Everything about the system that all methods share: structure, hidden integral, exact motion."""
+    coupled = hidden = None
+    try:
+        coupled = CoupledSystem.of(system, q0)
+        hidden = Latitude.of(coupled, q0, v0, h)
+    except ValueError:
+        pass  # not coupled, or without that integral: the audit does without
+    exact = exact_ends(system, q0, v0, 40 * h)
+    given = {**system.integrals(), **(integrals or {})}
+    return Subject(
+        system,
+        np.asarray(q0, float),
+        np.asarray(v0, float),
+        h,
+        coupled,
+        hidden,
+        exact,
+        str(nonholonomy(system, q0)),
+        given,
+    )
+
+
+def audit(
+    system: System,
+    method: Method | Sequence[Method],
+    q0: Any = None,
+    v0: Any = None,
+    *,
+    start: str | None = None,
+    h: float | None = None,
+    steps: int = 300_000,
+    window: float | None = None,
+    integrals: Mapping[str, Callable] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Any:
+    """Measures what `method` keeps on `system`: an Audit, or a list of them for several methods.
+
+    The start is (q0, v0), or the system's own by its name `start`. A long run of `steps` steps of size h gives
+    the verdict on every integral: the energy, for coupled systems the passenger's, the driver's and the latitude,
+    those of `system.integrals()`, and any function of (q, v) in `integrals`. Running means are over `window` units
+    of time, 300 steps by default; the first tenth of the run is what later errors are compared with. Single steps
+    from states of that run give the rest: reversibility, fibration, volume. `progress` is called with a line about
+    each thing begun.
+    """
+    if (q0 is None) != (v0 is None):
+        raise ValueError("give both q0 and v0, or neither and the system's own start is taken")
+    if q0 is None:
+        q0, v0 = system.start(start)
+    h = system.step if h is None else h
+    if h is None:
+        raise ValueError(f"{type(system).__name__} recommends no step size; give h")
+    if steps < 10_000:
+        raise ValueError(f"an audit needs 10,000 steps or more to tell a drift from an oscillation, got {steps}")
+    methods = [method] if isinstance(method, Method) else list(method)
+    tell = progress or (lambda line: None)
+    # A first step by each: what a method refuses, and a start off the constraint, come out before anything long.
+    for each in methods:
+        simulate(system, each, q0, v0, h=h, steps=1, throw=False)
+    tell(f"{type(system).__name__}: structure and exact motion")
+    about = subject(system, q0, v0, float(h), integrals)
+    window = 300 * about.h if window is None else float(window)
+    found = []
+    for each in methods:
+        tell(f"{each.spelling} on {type(system).__name__}: {steps:,} steps")
+        found.append(_audit(about, each, steps, window))
+    return found[0] if isinstance(method, Method) else found
+
+
+def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
+    system, h = about.system, about.h
+    every = max(1, steps // _ROWS)
+    sol = simulate(system, method, about.q0, about.v0, h=h, steps=steps, save_every=every, throw=False)
+    speed = max(float(np.nanmax(np.abs(np.asarray(sol.v)))), np.finfo(float).tiny)
+    # Each row by its own speed, so that a run that explodes hides nothing; at rest by the usual speed.
+    speeds = np.max(np.abs(np.asarray(sol.v)), axis=1)
+    speeds = np.maximum(speeds, np.median(speeds[: len(speeds) // 10 + 1]))
+    speeds = np.maximum(speeds, np.finfo(float).tiny)
+    own = float(np.nanmax(np.abs(normal_velocity(sol)) / speeds[:, None], initial=0.0))
+    saved = float(np.nanmax(np.asarray(sol.constraint_residual()) / speeds))
+    on_constraint = own < ROUNDING
+
+    pick = np.unique(np.linspace(1, min(len(sol.t) - 1, 3_000), _STATES).astype(int))
+    q, u = (np.asarray(x)[pick] for x in (sol.q, sol.v_full))
+    wrapped = [i for i, name in enumerate(system.coordinates) if name in system.angles]
+    q[:, wrapped] = (q[:, wrapped] + np.pi) % (2 * np.pi) - np.pi
+
+    fibration = parasitic = near = None
+    if about.coupled is not None:
+        fibration = fibration_defects(about.coupled, method, h, q, u, on_constraint)
+    if not on_constraint:
+        short = sol if every == 1 else simulate(
+            system, method, about.q0, about.v0, h=h, steps=30_000, throw=False
+        )
+        parasitic = parasitic_mode(short) if len(short.t) >= 200 else None
+        near = _resonance(about)
+    return Audit(
+        system=type(system).__name__,
+        method=method.spelling,
+        h=h,
+        steps=int(sol.steps),
+        message=sol.message,
+        claims=_claims(method, system),
+        order=measured_order(system, method, about.exact, 4 * h),
+        terms=measured_terms(system, method, about.exact.q0, about.exact.v0, h),
+        constraint=saved,
+        own_constraint=own,
+        reversibility=float(np.max(reversibility_defect(system, method, h, q, u))),
+        volume=volume_change(system, method, h, q[::4], u[::4], on_constraint),
+        integrals=_integrals(about, sol, window, on_constraint),
+        fibration=fibration,
+        parasitic=parasitic,
+        resonance=near,
+        structure=about.structure,
+        speed=speed,
+    )
+
+
+def _claims(method: Method, system: System) -> Claims | None:
+    try:
+        return method.claims(system)
+    except NotImplementedError:
+        return None
+
+
+def _resonance(about: Subject) -> tuple[float, float] | None:
+    """Whether the driver's period is near a resonance with a mode that changes sign every step."""
+    if about.coupled is None:
+        return None
+    try:
+        found = orbit(about.coupled, *section(about.coupled, about.q0, about.v0), about.h)
+    except ValueError:
+        return None  # the driver is not periodic
+    angle = axis_and_angle(found.rotation)[1] if found.rotation.shape == (3, 3) else 0.0
+    return resonance(found.period, angle, about.h)
+
+
+def _parts(system: System, q: Array, v: Array) -> Array:
+    """Kinetic and potential energy."""
+    potential = system.potential(q)
+    return jnp.stack([total_energy(system, q, v) - potential, potential])
+
+
+def _passenger_parts(coupled: CoupledSystem, q: Array, v: Array) -> Array:
+    potential = coupled.passenger_potential(q[coupled.others])
+    return jnp.stack([coupled.passenger_energy(q, v) - potential, potential])
+
+
+def _driver_parts(coupled: CoupledSystem, q: Array, v: Array) -> Array:
+    potential = coupled.driver_potential(q[coupled.index])
+    return jnp.stack([coupled.driver_energy(q, v) - potential, potential])
+
+
+def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bool) -> dict[str, Drift]:
+    """The verdict on everything that the exact motion keeps."""
+    kinds = [("energy", _parts, as_arrays(about.system))] if not about.system.gives("forces") else []
+    if about.coupled is not None:
+        kinds.append(("passenger energy", _passenger_parts, about.coupled))
+        kinds.append(("driver energy", _driver_parts, about.coupled))
+    found = {}
+    for name, parts, shared in kinds:
+        velocities = [(name, sol.v)]
+        if not on_constraint and name != "driver energy":  # the driver's velocity is free: both are the same
+            velocities.append((f"{name} (own)", sol.v_full))
+        for label, v in velocities:
+            kinetic, potential = over_rows(parts)(shared, sol.q, v).T
+            size = float(np.nanmax(kinetic) + np.nanmax(np.abs(potential - potential[0])))
+            found[label] = _drift(sol.t, kinetic + potential, window, size)
+    if about.latitude is not None:
+        t, values = about.latitude.along(sol)
+        # The passenger (kappa x, v) has this length: its latitude lies between plus and minus that.
+        length = float(np.sqrt(2 * about.coupled.passenger_energy(about.q0, about.v0))) if about.coupled else 1.0
+        found["latitude"] = _drift(t, values, window, length, about.latitude.start)
+    for name, function in about.integrals.items():
+        values = np.asarray(jax.jit(jax.vmap(function))(jnp.asarray(sol.q), jnp.asarray(sol.v)))
+        if values.shape != sol.t.shape:
+            raise ValueError(f"the integral {name!r} must be one number a state, got shape {values.shape[1:]}")
+        found[name] = _drift(sol.t, values, window, float(np.nanmax(np.abs(values))))
+    return found
+
+
+def _drift(t: Any, x: np.ndarray, window: float, scale: float, start: float | None = None) -> Drift:
+    """The verdict, also for a run that ended too soon for one."""
+    try:
+        return drift(t, x, window, start, scale)
+    except ValueError:
+        error = np.abs(x - (x[0] if start is None else start)) if len(x) else np.array([np.nan])
+        worst = float(np.max(error))
+        return Drift(Verdict.SHORT, worst, worst, *[np.nan] * 5)

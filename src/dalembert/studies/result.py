@@ -1,0 +1,77 @@
+"""What a study hands over: words, pictures and tables, on paper and on a terminal alike."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dalembert.diagnostics import Drift, Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Cell(NamedTuple):
+    """One entry of a table."""
+
+    text: str
+    tone: str = ""
+    """exact, bounded, drift, good or differs: how the cell is coloured."""
+    notes: tuple[str, ...] = ()
+    """Further lines, in small print."""
+
+
+class Table(NamedTuple):
+    """A table with an optional row of headings that span several columns."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    groups: tuple[tuple[str, int], ...] = ()
+    """Headings above the columns, each with how many of them it spans."""
+
+
+class Picture(NamedTuple):
+    """A figure with its file name, its caption and words for those who cannot see it."""
+
+    stem: str
+    figure: "Figure"
+    caption: str
+    alt: str
+
+
+class Result(NamedTuple):
+    """A finished study."""
+
+    name: str
+    title: str
+    said: tuple[str, ...]
+    """What the paper says, or why we looked, a paragraph each."""
+    found: tuple[str, ...]
+    """What was measured, a paragraph each."""
+    pictures: tuple[Picture, ...]
+    tables: tuple[Table, ...]
+    data: Any
+    ours: bool = False
+    """Whether the paper has no such figure."""
+
+
+def number(x: float, digits: int = 1) -> str:
+    """1.2e-3 rather than 1.2e-03."""
+    if x == 0:
+        return "0"
+    mantissa, _, exponent = f"{x:.{digits}e}".partition("e")
+    return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+
+
+def verdict_cell(found: Drift, paper_drifts: bool | None = None) -> Cell:
+    """The verdict with the largest error and the slope; marked where the paper says otherwise."""
+    tone = {Verdict.EXACT: "exact", Verdict.BOUNDED: "bounded", Verdict.DRIFT: "drift"}[found.verdict]
+    notes = [f"max {number(found.largest)}", f"slope {number(found.slope)} \u00b1 {number(found.error, 0)}"]
+    drifts = found.verdict is Verdict.DRIFT
+    if paper_drifts is not None and drifts != paper_drifts:
+        notes.append("paper: drift" if paper_drifts else "paper: no drift")
+    return Cell(str(found.verdict), tone, tuple(notes))
+
+
+def plain_row(label: str, entries: Sequence[str | Cell]) -> tuple[Cell, ...]:
+    """A row whose entries may be plain text."""
+    return (Cell(label), *(x if isinstance(x, Cell) else Cell(x) for x in entries))

@@ -1,0 +1,107 @@
+"""Runs the studies that were asked for, and leaves figures and a report."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from dalembert.studies import fig4, fig5, fig6, fig7, fig8, mechanism, resonance, table1, table34
+from dalembert.studies.lab import Lab, Stopped
+from dalembert.studies.result import Result
+
+STUDIES: dict[str, ModuleType] = {
+    "fig4": fig4,
+    "fig5": fig5,
+    "fig6": fig6,
+    "fig7": fig7,
+    "fig8": fig8,
+    "table1": table1,
+    "table34": table34,
+    "resonance": resonance,
+    "mechanism": mechanism,
+}
+# Long ones first, those that share runs one after the other, so that two threads end at the same time.
+ORDER = ("table1", "fig6", "fig5", "fig4", "resonance", "mechanism", "table34", "fig7", "fig8")
+THREADS = 2
+
+
+class Outcome(NamedTuple):
+    """What was done."""
+
+    results: dict[str, Result]
+    """In the order of the paper."""
+    missing: tuple[str, ...]
+    """Studies that an interruption left out."""
+    report: Path
+    seconds: float
+
+
+def chosen(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The studies to do, in the order of the paper; ValueError with the choices for a wrong name."""
+    for name in names:
+        if name not in (*STUDIES, "all"):
+            raise ValueError(f"no study {name!r}. Choose from: {', '.join(STUDIES)}, all")
+    if not names or "all" in names:
+        return tuple(STUDIES)
+    return tuple(name for name in STUDIES if name in names)
+
+
+def reproduce(
+    names: tuple[str, ...] = (),
+    quick: bool = False,
+    folder: str | Path = "reproduction",
+    say: Callable[[str], None] | None = None,
+    finished: Callable[[Result], None] | None = None,
+    command: str = "",
+) -> Outcome:
+    """Does the studies, writes PNG and SVG of each figure and report.html into `folder`.
+
+    `say` is told what is being computed, `finished` is given each result, in the order of the paper. Ctrl-C ends the
+    work; what was finished is in the report.
+    """
+    names = chosen(tuple(names))
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    lab = Lab(quick, names, say)
+    results: dict[str, Result] = {}
+    told = 0
+    pool = ThreadPoolExecutor(THREADS)
+    waiting = {pool.submit(STUDIES[n].measure, lab): n for n in sorted(names, key=ORDER.index)}
+    interrupted = False
+    try:
+        for future in as_completed(waiting):
+            name = waiting[future]
+            result = STUDIES[name].present(lab, future.result())
+            _save(result, folder)
+            results[name] = result
+            while told < len(names) and names[told] in results:
+                told += 1
+                if finished is not None:
+                    finished(results[names[told - 1]])
+    except (KeyboardInterrupt, Stopped, CancelledError):
+        interrupted = True
+    finally:
+        lab.stopped.set()
+        pool.shutdown(wait=not interrupted, cancel_futures=True)
+    ordered = {n: results[n] for n in names if n in results}
+    missing = tuple(n for n in names if n not in results)
+    from dalembert.studies.report import write_report
+
+    seconds = time.monotonic() - began
+    path = write_report(folder, ordered, missing, lab, seconds, command)
+    return Outcome(ordered, missing, path, seconds)
+
+
+def _save(result: Result, folder: Path) -> None:
+    from matplotlib import rc_context
+
+    from dalembert.studies.drawing import STYLE
+
+    with rc_context(STYLE):  # pyright: ignore[reportArgumentType]
+        for picture in result.pictures:
+            picture.figure.savefig(folder / f"{picture.stem}.svg", metadata={"Date": None})
+            picture.figure.set_layout_engine("none")  # the layout is found; PNG needs it not again
+            picture.figure.savefig(folder / f"{picture.stem}.png", dpi=150)
