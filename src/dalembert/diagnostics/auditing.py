@@ -187,7 +187,7 @@ def _parts(system: System, q: Array, v: Array) -> Array:
 
 
 def _passenger_parts(coupled: CoupledSystem, q: Array, v: Array) -> Array:
-    potential = coupled.passenger_potential(q[coupled.others])
+    potential = coupled.passenger_potential(coupled.rest(q))
     return jnp.stack([coupled.passenger_energy(q, v) - potential, potential])
 
 
@@ -214,7 +214,8 @@ def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bo
     if about.latitude is not None:
         t, values = about.latitude.along(sol)
         # The passenger (kappa x, v) has this length: its latitude lies between plus and minus that.
-        length = float(np.sqrt(2 * about.coupled.passenger_energy(about.q0, about.v0))) if about.coupled else 1.0
+        energy = jax.jit(CoupledSystem.passenger_energy)(about.latitude.coupled, about.q0, about.v0)
+        length = float(np.sqrt(2 * energy))
         found["latitude"] = _drift(t, values, window, length, about.latitude.start)
     for name, function in about.integrals.items():
         values = np.asarray(jax.jit(jax.vmap(function))(jnp.asarray(sol.q), jnp.asarray(sol.v)))

@@ -133,16 +133,20 @@ class CoupledSystem(eqx.Module):
 
     def place(self, x: Array, xi: Array) -> Array:
         """q (or a velocity) from its passenger and driver parts."""
-        return jnp.insert(x, self.index, xi)
+        return jnp.concatenate([x[: self.index], jnp.reshape(xi, (1,)), x[self.index :]])
+
+    def rest(self, q: Array) -> Array:
+        """The passenger's part of a configuration or velocity."""
+        return jnp.concatenate([q[: self.index], q[self.index + 1 :]])
 
     def k(self, xi: Array) -> Array:
         """(d,) the direction that the constraint leaves the passenger, k . M k = 1, smooth in xi."""
-        k = self.direction * _kernel(self.system, self.index, self.place(self.origin[self.others], xi))
+        k = self.direction * _kernel(self.system, self.index, self.place(self.rest(self.origin), xi))
         return k / jnp.sqrt(k @ self.mass @ k)
 
     def driver_potential(self, xi: Array) -> Array:
         """V(xi)."""
-        return self.system.potential(self.place(self.origin[self.others], xi))
+        return self.system.potential(self.place(self.rest(self.origin), xi))
 
     def passenger_potential(self, x: Array) -> Array:
         """U(x), zero at the origin."""
@@ -156,7 +160,7 @@ class CoupledSystem(eqx.Module):
     def split(self, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
         """x, v = k . M x', xi, eta of a state."""
         xi = q[self.index]
-        return q[self.others], self.k(xi) @ self.mass @ v[self.others], xi, v[self.index]
+        return self.rest(q), self.k(xi) @ self.mass @ self.rest(v), xi, v[self.index]
 
     def driver_energy(self, q: Array, v: Array) -> Array:
         """h = m eta^2/2 + V(xi)."""
@@ -164,17 +168,17 @@ class CoupledSystem(eqx.Module):
 
     def passenger_energy(self, q: Array, v: Array) -> Array:
         """E = x'.M x'/2 + U(x)."""
-        x, u = q[self.others], v[self.others]
+        x, u = self.rest(q), self.rest(v)
         return 0.5 * u @ self.mass @ u + self.passenger_potential(x)
 
     def matrix(self, xi: Array) -> Array:
         """The evolution matrix of (kappa x, v, 1), in se(m+1) [modin2020] (10)."""
         kappa, f = self.linear()
         k = self.k(xi)
-        row = jnp.concatenate([-(kappa @ k), jnp.zeros(1), (k @ f)[None]])
-        column = jnp.concatenate([kappa @ k, jnp.zeros(2)])
-        m = len(kappa)
-        return jnp.zeros((m + 2, m + 2)).at[:, m].add(column).at[m].add(row)
+        turned, m = kappa @ k, len(kappa)
+        top = jnp.concatenate([jnp.zeros((m, m)), turned[:, None], jnp.zeros((m, 1))], axis=1)
+        row = jnp.concatenate([-turned, jnp.zeros(1), (k @ f)[None]])
+        return jnp.concatenate([top, row[None], jnp.zeros((1, m + 2))])
 
     def reduced_field(self, y: Array, v: Array, xi: Array, eta: Array) -> tuple[Array, Array, Array, Array]:
         """The derivatives of y = kappa x, v, xi, eta [modin2020] (9)."""
@@ -236,7 +240,7 @@ def _structure(system: System, q: np.ndarray, told: dict[str, np.ndarray], i: in
     other = np.delete(np.arange(len(q)), i)
     metric = told["metric"][0]
     origin = np.zeros(len(q)) if np.all(np.isfinite(told["at zero"])) else q
-    k = np.asarray(_kernel(system, i, jnp.asarray(origin)))
+    k = np.asarray(jax.jit(_kernel, static_argnums=1)(system, i, jnp.asarray(origin)))
     large = k[np.abs(k) > 1e-8 * np.max(np.abs(k))]
     stiffness = told["stiffness"][:, other][:, :, other]
     bound = TOLERANCE * max(1.0, float(np.max(np.abs(stiffness))))
@@ -259,17 +263,21 @@ def _structure(system: System, q: np.ndarray, told: dict[str, np.ndarray], i: in
 
 def _kernel(system: System, i: int, q: Array) -> Array:
     """A vector of the kernel of A without column i, smooth in q: minors, or a combination of spanning vectors."""
-    other = np.delete(np.arange(system.dimension), i)
     if not system.gives("constraints"):
         b = system.frame(q)
-        return (b[i, 1] * b[:, 0] - b[i, 0] * b[:, 1])[other]
-    a = system.constraints(q)[:, other]
-    minors = [_determinant(np.delete(np.arange(len(other)), j), a) for j in range(len(other))]
+        k = b[i, 1] * b[:, 0] - b[i, 0] * b[:, 1]
+        return jnp.concatenate([k[:i], k[i + 1 :]])
+    other = [j for j in range(system.dimension) if j != i]
+    a = system.constraints(q)
+    rows = [[a[r, j] for j in other] for r in range(len(other) - 1)]
+    minors = [_determinant([row[:j] + row[j + 1 :] for row in rows]) for j in range(len(other))]
     return jnp.stack([(-1) ** j * x for j, x in enumerate(minors)])
 
 
-def _determinant(columns: np.ndarray, a: Array) -> Array:
-    """Of these columns; the small ones without a decomposition, which takes long to compile."""
-    if len(columns) == 0:
+def _determinant(rows: list[list[Array]]) -> Array:
+    """By the first row; one for no rows."""
+    if not rows:
         return jnp.ones(())
-    return a[0, columns[0]] if len(columns) == 1 else jnp.linalg.det(a[:, columns])
+    first, below = rows[0], rows[1:]
+    parts = [(-1) ** j * x * _determinant([r[:j] + r[j + 1 :] for r in below]) for j, x in enumerate(first)]
+    return jnp.sum(jnp.stack(parts))

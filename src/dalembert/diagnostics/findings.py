@@ -111,9 +111,10 @@ class Audit:
         told = [_drift_words(n, d) for n, d in drifting.items() if n.removesuffix(" (own)") == n or n[:-6] not in drifting]
         if told:
             words.append(f"drift: {'; '.join(told)}")
-        if self.parasitic is not None and self.parasitic.last > 2 * self.parasitic.first > 1e-13 * self.speed:
+        if self.parasitic is not None and self.parasitic.grows and self.parasitic.largest > 1e-9 * self.speed:
             words.append(
-                f"the parasitic mode grows: from {self.parasitic.first:.1e} to {self.parasitic.last:.1e} of velocity"
+                f"the parasitic mode grows from {self.parasitic.first:.1e} to {self.parasitic.largest:.1e}, at first by "
+                f"exp({self.parasitic.rate:.2g} t): the motion is wrong from then on, whatever the energy says"
             )
         if self.resonance is not None:
             words.append(
@@ -137,7 +138,7 @@ class Audit:
         if self.parasitic is not None:
             p = self.parasitic
             warn = "\nRESONANCE" if self.resonance is not None else ""
-            rows.append(("parasitic mode", f"{p.first:.1e} to {p.last:.1e}{warn}"))
+            rows.append(("parasitic mode", f"{p.first:.1e} to {p.largest:.1e}{warn}"))
         else:
             rows.append(("parasitic mode", "none"))
         rate = self.volume.rate

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -134,33 +135,26 @@ def driver_phases(coupled: CoupledSystem, found: Orbit, count: int) -> np.ndarra
     return np.array(values)
 
 
+@compiled
+def _levels(coupled: CoupledSystem, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+    """Energy of the driver, its potential at zero, along the way to the nearest multiple of 2 pi, and all round."""
+    xi = q[coupled.index]
+    nearest = 2 * jnp.pi * jnp.round(xi / (2 * jnp.pi))
+    potential = jax.vmap(coupled.driver_potential)
+    way = potential(xi + (nearest - xi) * jnp.linspace(0, 1, 181))
+    round_ = potential(jnp.linspace(0, 2 * jnp.pi, 721))
+    return coupled.driver_energy(q, v), coupled.driver_potential(jnp.zeros(())), jnp.max(way), jnp.max(round_)
+
+
 def section(coupled: CoupledSystem, q: Any, v: Any) -> tuple[float, float]:
     """Where the orbit through the state crosses xi = 0 upwards; its own (xi, eta) where it does not."""
+    q, v = np.asarray(q, float), np.asarray(v, float)
+    energy, zero, way, top = (float(x) for x in _levels(coupled, q, v))
     xi, eta = float(q[coupled.index]), float(v[coupled.index])
-    motion = 0.5 * float(coupled.inertia) * eta**2
-    at_zero, here = _hills(coupled, [0.0, xi])
-    energy = motion + here - at_zero
-    if not energy > 0 or (coupled.is_angle and eta < 0 and _turns(coupled, motion + here)):
+    downwards = coupled.is_angle and eta < 0 and energy > top
+    if energy <= zero or energy < way - 1e-12 or downwards:
         return xi, eta
-    if not coupled.is_angle or abs(xi) < 1e-12 or _crosses_zero(coupled, xi, motion + here):
-        return 0.0, float(np.sqrt(2 * energy / float(coupled.inertia)))
-    return xi, eta
-
-
-def _hills(coupled: CoupledSystem, xi: Any) -> np.ndarray:
-    """V at each xi."""
-    return over_rows(CoupledSystem.driver_potential)(coupled, np.asarray(xi, float))
-
-
-def _turns(coupled: CoupledSystem, energy: float) -> bool:
-    """Whether an angle goes all the way round: its energy exceeds the potential everywhere."""
-    return bool(energy > np.max(_hills(coupled, np.linspace(0, 2 * np.pi, 721))))
-
-
-def _crosses_zero(coupled: CoupledSystem, xi: float, energy: float) -> bool:
-    """Whether no hill between xi and the nearest multiple of 2 pi stops the driver."""
-    nearest = 2 * np.pi * np.round(xi / (2 * np.pi))
-    return bool(energy >= np.max(_hills(coupled, np.linspace(xi, nearest, 181))) - 1e-12)
+    return 0.0, float(np.sqrt(2 * (energy - zero) / float(coupled.inertia)))
 
 
 class Averaging(NamedTuple):

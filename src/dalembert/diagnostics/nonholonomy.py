@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model import System, annihilator, as_arrays, frame_at
+from dalembert.model import System, annihilator, as_arrays
 from dalembert.numerics import compiled
 
 # Singular values below this part of the largest count as zero; brackets of smooth functions are exact to rounding.
@@ -59,14 +59,16 @@ def nonholonomy(system: System, q: Any = None) -> Nonholonomy:
     if q.shape != (n,):
         raise ValueError(f"q must have shape ({n},), got {q.shape}")
     system = as_arrays(system)
-    forms = np.linalg.matrix_rank(np.asarray(annihilator(system, jnp.asarray(q))), tol=_RANK)
-    growth = [int(n - forms)]
+    _, sizes, rows = np.linalg.svd(np.asarray(_forms(system, q)), full_matrices=True)
+    forms = int(np.sum(sizes > _RANK * np.max(sizes, initial=0.0)))
+    basis = rows[forms:].T
+    growth = [n - forms]
     # Each nesting adds a dimension or is the last, so `forms` of them are enough; most constraints need two.
     for depth in dict.fromkeys((min(2, forms), forms)):
         if not depth or growth[-1] == n:
             break
         growth = growth[:1]
-        layers = [np.asarray(x) for x in _brackets(depth)(system, q)]
+        layers = [np.asarray(x) for x in _brackets(depth)(system, q, basis)]
         for k in range(1, depth + 1):
             rank = _rank(np.concatenate(layers[: k + 1]))
             if rank == growth[-1]:
@@ -75,21 +77,38 @@ def nonholonomy(system: System, q: Any = None) -> Nonholonomy:
     return Nonholonomy(tuple(growth), n)
 
 
+_forms = compiled(annihilator)
+
+
 def _rank(rows: np.ndarray) -> int:
     sizes = np.linalg.svd(rows, compute_uv=False)
     return int(np.sum(sizes > _RANK * sizes[0]))
 
 
+def _adjugate(s: Array) -> tuple[Array, Array]:
+    """The adjugate and the determinant, by the recursion of Faddeev and Le Verrier."""
+    size = s.shape[0]
+    m, c = jnp.eye(size), jnp.ones(())
+    for k in range(1, size + 1):
+        before, product = m, s @ m
+        c = -jnp.trace(product) / k
+        m = product + c * jnp.eye(size)
+    sign = (-1.0) ** size
+    return -sign * before, sign * c
+
+
 def _brackets(depth: int):
     """All brackets [X_a, [X_b, ...]] at q, as rows: a layer for each number of nestings up to `depth`."""
 
-    def at(system: System, q: Array) -> list[Array]:
+    def at(system: System, q: Array, basis: Array) -> list[Array]:
         def span(x):
-            """Rows: vector fields that span D near q, smooth in x: those given, or a basis at q, projected."""
+            """Rows: vector fields that span D near q, smooth in x: those given, or a basis at q, projected (times
+            the determinant: no division, so that derivatives of derivatives stay short)."""
             if system.gives("frame"):
                 return system.frame(x).T
-            basis, a = frame_at(system, q), system.constraints(x)
-            return (basis - a.T @ jnp.linalg.solve(a @ a.T, a @ basis)).T
+            a = system.constraints(x)
+            adjugate, determinant = _adjugate(a @ a.T)
+            return (determinant * basis - a.T @ (adjugate @ (a @ basis))).T
 
         layers = [span]
         for _ in range(depth):

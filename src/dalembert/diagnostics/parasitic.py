@@ -16,15 +16,26 @@ _ORDER = 8
 _FILTER = np.array([comb(_ORDER, j) * (-1) ** j for j in range(_ORDER + 1)]) / 2**_ORDER
 
 
+# Amplitudes are root mean squares over so many steps.
+_BLOCK = 40
+
+
 class Parasitic(NamedTuple):
-    """The size of the alternating part of the normal velocity (root mean square)."""
+    """The size of the alternating part of the normal velocity."""
 
     first: float
-    """In the first tenth of the run."""
+    """At the start of the run."""
     last: float
-    """In the last tenth."""
+    """In the last tenth of the run."""
+    largest: float
     rate: float
-    """Growth rate of its logarithm, a unit of time; NaN where there is no such part."""
+    """Rate at which its logarithm grows from the start until it is half its largest, or over the whole run where
+    it does not grow; NaN where there is no such part."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether it becomes three times what it was."""
+        return self.largest > 3 * self.first
 
 
 def _normal(system: System, q: Array, u: Array) -> Array:
@@ -48,13 +59,16 @@ def parasitic_mode(trajectory: Trajectory) -> Parasitic:
 
 def _of_series(t: Any, normal: np.ndarray) -> Parasitic:
     alternating = np.stack([np.convolve(x, _FILTER, "valid") for x in normal.T], axis=-1)
-    size = np.sqrt(np.sum(alternating**2, axis=1))
-    parts = np.array_split(size, 10)
-    levels = np.array([np.sqrt(np.mean(p**2)) for p in parts])
+    square = np.sum(alternating**2, axis=1)
+    blocks = len(square) // _BLOCK
+    levels = np.sqrt(np.mean(square[: blocks * _BLOCK].reshape(blocks, _BLOCK), axis=1))
+    ends = float(levels[0]), float(np.sqrt(np.mean(levels[-(blocks // 10 + 1) :] ** 2))), float(np.max(levels))
     if np.min(levels) <= 0:
-        return Parasitic(float(levels[0]), float(levels[-1]), np.nan)
-    middle = np.array([np.mean(p) for p in np.array_split(np.asarray(t)[: len(size)], 10)])
-    return Parasitic(float(levels[0]), float(levels[-1]), float(np.polyfit(middle, np.log(levels), 1)[0]))
+        return Parasitic(*ends, np.nan)
+    grown = int(np.argmax(levels >= 0.5 * ends[2]))
+    until = grown + 1 if ends[2] > 3 * ends[0] and grown >= 2 else blocks
+    times = np.asarray(t)[: blocks * _BLOCK : _BLOCK]
+    return Parasitic(*ends, float(np.polyfit(times[:until], np.log(levels[:until]), 1)[0]))
 
 
 def _system(trajectory: Trajectory) -> System:

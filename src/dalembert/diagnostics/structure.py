@@ -118,7 +118,7 @@ def _smallest(samples: np.ndarray, shift: float) -> tuple[float, np.ndarray]:
     matrix = rows.reshape(-1, size * size)
     c, d = forward[::4, :size, size], backward[::4, :size, size]
     if np.max(np.abs(c)) > _ZERO:
-        lhs = np.concatenate([matrix, *(np.kron(eye, x[None, :]) for x in c)])
+        lhs = np.concatenate([matrix, np.einsum("ik,tl->tikl", eye, c).reshape(-1, size * size)])
         rhs = np.concatenate([np.zeros(len(matrix)), -d.ravel()])
         r = np.linalg.lstsq(lhs, rhs, rcond=None)[0]
         r = r.reshape(size, size)
@@ -138,9 +138,17 @@ def _refine(samples: np.ndarray, start: float) -> float:
     """The phase near `start` where the defect is least, by golden sections."""
     width, golden = 1 / _SAMPLES, (5**0.5 - 1) / 2
     low, high = start - width, start + width
+    x, y = high - golden * (high - low), low + golden * (high - low)
+    at_x, at_y = _smallest(samples, x)[0], _smallest(samples, y)[0]
     while high - low > 1e-12:
-        x, y = high - golden * (high - low), low + golden * (high - low)
-        low, high = (low, y) if _smallest(samples, x)[0] < _smallest(samples, y)[0] else (x, high)
+        if at_x < at_y:
+            high, y, at_y = y, x, at_x
+            x = high - golden * (high - low)
+            at_x = _smallest(samples, x)[0]
+        else:
+            low, x, at_x = x, y, at_y
+            y = low + golden * (high - low)
+            at_y = _smallest(samples, y)[0]
     return (low + high) / 2
 
 

@@ -76,7 +76,7 @@ def _worst(lab: Lab, spelling: str, h: np.ndarray) -> np.ndarray:
         part = h[a : a + BLOCK]
         start = np.tile(q0, (len(part), 1))
         steps = lab.settings.sweep_steps
-        sol = ensemble(system, method, start, v0, h=part, steps=steps, save_every=SAVE_EVERY, vary=["h"])
+        sol = ensemble(system, method, start, v0, h=part, steps=steps, save_every=SAVE_EVERY)
         energy = 0.5 * np.sum(sol.q[..., :2] ** 2 + sol.v[..., :2] ** 2, axis=-1)
         worst.append(np.max(np.abs(energy - energy[:, :1]), axis=1))
     return np.concatenate(worst)
