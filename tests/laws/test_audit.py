@@ -81,7 +81,9 @@ def test_integrals_of_the_system_and_of_the_user():
     for name in ("rotor speed", "steering speed", "sum"):
         assert found.integrals[name].verdict is Verdict.EXACT
     assert found.integrals["wrong"].verdict is not Verdict.EXACT
-    assert np.isclose(found.integrals["wrong"].largest, np.max(np.abs(_first_velocity(system, q0, v0, h) - v0[0])))
+    assert np.isclose(
+        found.integrals["wrong"].largest, np.max(np.abs(_first_velocity(system, q0, v0, h) - v0[0]))
+    )
 
 
 def _first_velocity(system, q0, v0, h):
@@ -90,7 +92,11 @@ def _first_velocity(system, q0, v0, h):
 
 def test_integrals_of_the_zoo_are_integrals():
     """Along the exact motion they are constant; the differences are those of the solver."""
-    for system in (da.zoo.Snakeboard(), da.zoo.Snakeboard(convention="absolute"), da.zoo.NonholonomicParticle()):
+    for system in (
+        da.zoo.Snakeboard(),
+        da.zoo.Snakeboard(convention="absolute"),
+        da.zoo.NonholonomicParticle(),
+    ):
         assert system.integrals()
         sol = da.simulate(system, da.Reference(), *system.start(), h=0.5, steps=40)
         for name, function in system.integrals().items():

@@ -22,7 +22,7 @@ def coupled_of(eps: float) -> CoupledSystem:
     return CoupledSystem.of(system, system.start("rotating")[0])
 
 
-def drivers(count=40):
+def drivers(count=16):
     """Driver states all around, fast and slow, both ways."""
     draw = np.random.default_rng(8)
     return draw.uniform(-np.pi, np.pi, count), draw.uniform(-3, 3, count)
@@ -38,10 +38,10 @@ def away(m, form):
     return float(np.max(np.abs(np.einsum("kji,jl,klm->kim", m, form, m) - form)))
 
 
-@pytest.mark.parametrize("name", ["FIB-EP", "FIB-EP-S4", "FIB-SV", "FIB-SV-Y4"])
+@pytest.mark.parametrize("name", ["FIB-EP", "FIB-EP-S4", "FIB-SV"])
 def test_fibred_methods_rotate_the_passenger(name):
     m = matrices(name)
-    assert m.shape == (40, 3, 3)
+    assert m.shape == (16, 3, 3)
     assert away(m, np.eye(3)) < 1e-13
     assert np.linalg.det(m) == pytest.approx(1.0, abs=1e-13)
 
@@ -50,16 +50,16 @@ def test_methods_on_tq_reflect_the_passenger():
     """DDS is in O(4), leap-frog keeps G = diag(1 - h^2/4, 1); both have determinant -1."""
     for name, weight in (("DDS", 1.0), ("LF", 1 - H**2 / 4)):
         m = matrices(name)
-        assert m.shape == (40, 4, 4)
+        assert m.shape == (16, 4, 4)
         assert away(m, np.diag([weight, weight, 1.0, 1.0])) < 1e-13
         assert np.linalg.det(m) == pytest.approx(-1.0, abs=1e-13)
     assert away(matrices("LF"), np.eye(4)) > 1e-4
 
 
 def test_dla_is_no_isometry():
-    """|M^T M - 1| up to 1e-2 for DLA^1/2 at h = 0.1, and of second order."""
-    assert 5e-3 < away(matrices("DLA0.5"), np.eye(3)) < 2e-2
-    assert 5e-3 < away(matrices("DLA01"), np.eye(3)) < 2e-2
+    """|M^T M - 1| up to 1e-2 for DLA^1/2 at h = 0.1: the faster the driver, the larger."""
+    assert 1e-3 < away(matrices("DLA0.5"), np.eye(3)) < 1e-2
+    assert 1e-3 < away(matrices("DLA01"), np.eye(3)) < 1e-2
 
 
 @pytest.mark.parametrize("name", ["DLA0.5", "DLA01", "FIB-SV", "FIB-EP"])
@@ -120,10 +120,13 @@ def test_exponents_of_dla(eps, h, steps, expected, half):
     """Negative for the rotating driver without symmetry, of second order in h: within 3 per cent."""
     found = exponents("DLA0.5", "rot", eps, h, steps)
     assert np.all(np.abs(found - expected) <= 0.03 * np.abs(expected) + half), found
-    if (eps, h) == (0.5, 0.1):
-        other = second.exponents(second.problem("rot-0.5"), "DLA0.5", h, 1000)
-        # The first 1000 units of time only: there the start of the basis counts for some per cent.
-        assert found == pytest.approx(other, rel=0.05)
+
+
+def test_second_road_to_the_exponents():
+    """Both roads begin with nearly the same basis; what that leaves dies out like 1/T."""
+    found = exponents("DLA0.5", "rot", 0.5, H, 10_000)
+    wanted = second.exponents(second.problem("rot-0.5"), "DLA0.5", H, 1000)
+    assert found == pytest.approx(wanted, rel=1e-3)
 
 
 @pytest.mark.parametrize(("kind", "eps"), [("rot", 0.0), ("osc", 0.0), ("osc", 0.5)])
@@ -135,7 +138,8 @@ def test_no_exponents_where_dla_is_reversible(kind, eps):
 
 
 def test_no_exponents_of_isometries():
-    for name in ("FIB-EP", "DDS"):
-        assert np.max(np.abs(exponents(name, "rot", 0.5, H, 2000))) < 3e-15
+    steps = 100
+    for name in ("FIB-EP", "DDS"):  # a few roundings in each step of 0.1
+        assert np.max(np.abs(exponents(name, "rot", 0.5, H, steps))) < 5e-15
     # Leap-frog is an isometry of another form: a bounded factor again, of the size of h^2/8.
-    assert np.max(np.abs(exponents("LF", "rot", 0.5, H, 2000))) < H**2 / 8 / 200
+    assert np.max(np.abs(exponents("LF", "rot", 0.5, H, steps))) < H**2 / 8 / (steps * H)

@@ -78,7 +78,9 @@ def test_explicit_euler():
 
 def test_leap_frog_without_memory():
     found = audit(Forgetful("momentum"))
-    text = said(found, "order 2 is claimed", "reversibility is claimed", "passenger energy ends", "below its start")
+    text = said(
+        found, "order 2 is claimed", "reversibility is claimed", "passenger energy ends", "below its start"
+    )
     assert "factor" not in text
     assert found.order.q == pytest.approx(1, abs=0.1)
     assert found.integrals["passenger energy"].end == pytest.approx(-1, abs=0.05), "all of it is lost"

@@ -97,7 +97,7 @@ def system_named(name: str, parameters: list[str]) -> System:
 
 
 def method_named(text: str) -> Method:
-    """The method spelled as on the command line, or the user's own as module:Class; a wrong name lists the choices."""
+    """The method as spelled on the command line, or the user's own as module:Class; a wrong name lists choices."""
     name, colon, rest = text.partition("@")[0].partition(":")
     if name not in METHODS:
         if colon and rest.isidentifier():

@@ -80,7 +80,9 @@ def _progress(console: Console, total: int) -> Iterator[tuple[Callable[[str], No
 
         columns = (BarColumn(24), "{task.completed} of {task.total} studies", TimeElapsedColumn())
         console_there = console if sys.stdout.isatty() else Console(stderr=True)
-        with Progress(*columns, TextColumn("{task.description}"), console=console_there, transient=True) as bar:
+        with Progress(
+            *columns, TextColumn("{task.description}"), console=console_there, transient=True
+        ) as bar:
             task = bar.add_task("starting", total=total)
             yield (
                 lambda text: bar.update(task, description=text),

@@ -96,7 +96,9 @@ def audit(
     if h is None:
         raise ValueError(f"{type(system).__name__} recommends no step size; give h")
     if steps < 10_000:
-        raise ValueError(f"an audit needs 10,000 steps or more to tell a drift from an oscillation, got {steps}")
+        raise ValueError(
+            f"an audit needs 10,000 steps or more to tell a drift from an oscillation, got {steps}"
+        )
     methods = [method] if isinstance(method, Method) else list(method)
     tell = progress or (lambda line: None)
     # A first step by each: what a method refuses, and a start off the constraint, come out before anything long.
@@ -134,8 +136,10 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
     if about.coupled is not None:
         fibration = fibration_defects(about.coupled, method, h, q, u, on_constraint)
     if not on_constraint:
-        short = sol if every == 1 else simulate(
-            system, method, about.q0, about.v0, h=h, steps=30_000, throw=False
+        short = (
+            sol
+            if every == 1
+            else simulate(system, method, about.q0, about.v0, h=h, steps=30_000, throw=False)
         )
         parasitic = parasitic_mode(short) if len(short.t) >= 200 else None
         near = _resonance(about)
@@ -198,7 +202,9 @@ def _driver_parts(coupled: CoupledSystem, q: Array, v: Array) -> Array:
 
 def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bool) -> dict[str, Drift]:
     """The verdict on everything that the exact motion keeps."""
-    kinds = [("energy", _parts, as_arrays(about.system))] if not about.system.gives("forces") else []
+    kinds: list[tuple[str, Callable, Any]] = []
+    if not about.system.gives("forces"):
+        kinds.append(("energy", _parts, as_arrays(about.system)))
     if about.coupled is not None:
         kinds.append(("passenger energy", _passenger_parts, about.coupled))
         kinds.append(("driver energy", _driver_parts, about.coupled))
@@ -220,7 +226,9 @@ def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bo
     for name, function in about.integrals.items():
         values = np.asarray(jax.jit(jax.vmap(function))(jnp.asarray(sol.q), jnp.asarray(sol.v)))
         if values.shape != sol.t.shape:
-            raise ValueError(f"the integral {name!r} must be one number a state, got shape {values.shape[1:]}")
+            raise ValueError(
+                f"the integral {name!r} must be one number a state, got shape {values.shape[1:]}"
+            )
         found[name] = _drift(sol.t, values, window, float(np.nanmax(np.abs(values))))
     return found
 

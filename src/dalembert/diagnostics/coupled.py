@@ -53,7 +53,7 @@ class CoupledSystem(eqx.Module):
 
     @classmethod
     def of(cls, system: System, q: Any = None) -> "CoupledSystem":
-        """The structure of `system` around q (its own start by default); ValueError with the reason if it has none."""
+        """The structure of `system` around q, by default its own start; ValueError with the reason if it has none."""
         if isinstance(system, CoupledSystem):
             return system
         q = system.start()[0] if q is None else q
@@ -89,7 +89,7 @@ class CoupledSystem(eqx.Module):
         is_angle: bool = False,
         name: str = "CoupledSystem",
     ) -> "CoupledSystem":
-        """The coupled system with V = `potential`(xi), A = `constraint`(xi) of shape (d-1, d), K = kappa^T kappa, f."""
+        """The system with V = `potential`(xi), A = `constraint`(xi) of shape (d-1, d), K = kappa^T kappa, and f."""
         shape = jax.eval_shape(constraint, jax.ShapeDtypeStruct((), float)).shape
         if len(shape) != 2 or shape[1] != shape[0] + 1:
             raise ValueError(f"constraint(xi) must have shape (d-1, d): one direction is left; got {shape}")

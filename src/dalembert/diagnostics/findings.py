@@ -94,27 +94,38 @@ class Audit:
         if said.on_constraint and not found.on_constraint:
             words.append(f"velocities on the constraint are claimed, but A(q) v is {self.own_constraint:.1e}")
         if said.fibred and not found.fibred and self.fibration is not None:
-            words.append(f"an undisturbed driver is claimed, but the passenger moves it by {self.fibration.driver:.1e}")
+            words.append(
+                f"an undisturbed driver is claimed, but the passenger moves it by {self.fibration.driver:.1e}"
+            )
         return words
 
     @property
     def problems(self) -> list[str]:
         """What is broken, in words, the gravest first; empty where nothing is."""
-        words = [] if self.message.startswith("the run reached its end") else [f"the run failed: {self.message}"]
+        words = (
+            [] if self.message.startswith("the run reached its end") else [f"the run failed: {self.message}"]
+        )
         words += _of_terms(self.terms)
         if _settled(self.order) and min(self.order.q, self.order.v) < 0.5:
             words.append("it does not converge to the motion: errors do not fall with the step size")
         if self.constraint > 1e-9:
-            words.append(f"the saved velocity leaves the constraint: A(q) v reaches {self.constraint:.1e} of the speed")
+            words.append(
+                f"the saved velocity leaves the constraint: A(q) v reaches {self.constraint:.1e} of the speed"
+            )
         drifting = {name: d for name, d in self.integrals.items() if d.verdict is Verdict.DRIFT}
         # Where both energies drift the plain one tells enough.
-        told = [_drift_words(n, d) for n, d in drifting.items() if n.removesuffix(" (own)") == n or n[:-6] not in drifting]
+        told = [
+            _drift_words(n, d)
+            for n, d in drifting.items()
+            if n.removesuffix(" (own)") == n or n[:-6] not in drifting
+        ]
         if told:
             words.append(f"drift: {'; '.join(told)}")
         if self.parasitic is not None and self.parasitic.grows and self.parasitic.largest > 1e-9 * self.speed:
+            p = self.parasitic
             words.append(
-                f"the parasitic mode grows from {self.parasitic.first:.1e} to {self.parasitic.largest:.1e}, at first by "
-                f"exp({self.parasitic.rate:.2g} t): the motion is wrong from then on, whatever the energy says"
+                f"the parasitic mode grows from {p.first:.1e} to {p.largest:.1e}, at first by exp({p.rate:.2g} t): the "
+                "motion is wrong from then on, whatever the energy says"
             )
         if self.resonance is not None:
             words.append(
@@ -203,10 +214,14 @@ def _of_terms(terms: Terms) -> list[str]:
     for key, said in names.items():
         factor = getattr(terms, key)
         if np.isfinite(factor) and abs(factor - 1) > 1e-2:
-            guess = " (a wrong sign?)" if abs(factor + 1) < 0.05 else " (left out?)" if abs(factor) < 0.05 else ""
+            guess = (
+                " (a wrong sign?)" if abs(factor + 1) < 0.05 else " (left out?)" if abs(factor) < 0.05 else ""
+            )
             words.append(f"{said} with the factor {factor:.3g} instead of 1 as h goes to zero{guess}")
     if not words and terms.rest > 1e-2:
-        words.append(f"the acceleration has a part, {terms.rest:.1e} of it, that no term of the equations explains")
+        words.append(
+            f"the acceleration has a part, {terms.rest:.1e} of it, that no term of the equations explains"
+        )
     return words
 
 

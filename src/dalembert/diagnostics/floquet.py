@@ -8,7 +8,6 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.diagnostics.coupled import CoupledSystem
-from dalembert.diagnostics.rows import over_rows
 from dalembert.numerics import compiled, extrapolated_step
 
 # A period longer than this many steps is taken for none.
@@ -76,7 +75,7 @@ def _return_time(coupled: CoupledSystem, base: np.ndarray, h: float) -> float:
                 here, speed = drive(z, part)
                 part -= miss(here) @ along / speed
             if np.max(np.abs(miss(here))) < 1e-6 * (1 + np.max(np.abs(base))):
-                return step * h + part
+                return float(step * h + part)
         z, ahead = z1, ahead1
         if not np.all(np.isfinite(z)):
             break
@@ -199,8 +198,8 @@ class Averaging(NamedTuple):
     @property
     def is_compact(self) -> bool:
         """Whether the average is semisimple with imaginary eigenvalues, so that the passenger stays bounded."""
-        values, vectors = np.linalg.eig(self.average)
-        if np.max(np.abs(values.real)) > 1e-9:
+        values = np.linalg.eigvals(self.average)
+        if np.max(np.abs(np.real(values))) > 1e-9:
             return False
         zero = np.sum(np.abs(values) < 1e-9)
         return bool(len(values) - np.linalg.matrix_rank(self.average, tol=1e-9) == zero)
@@ -230,7 +229,9 @@ def resonance(period: float, angle: float, h: float, near: float = 0.1) -> tuple
     There the alternating (parasitic) mode of methods on TQ meets the driver.
     """
     ratio = period / h
-    values = [2 * n + s * angle / np.pi for n in (np.floor(ratio / 2), np.ceil(ratio / 2)) for s in (-1, 0, 1)]
+    values = [
+        2 * n + s * angle / np.pi for n in (np.floor(ratio / 2), np.ceil(ratio / 2)) for s in (-1, 0, 1)
+    ]
     best = min(values, key=lambda r: abs(r - ratio))
     return (float(best), float(ratio - best)) if abs(ratio - best) < near else None
 

@@ -75,7 +75,7 @@ class Latitude(NamedTuple):
 
 def _to_section(coupled: CoupledSystem, q: Array, v: Array, aim: Array) -> tuple[Array, Array]:
     """The time until xi = aim, and (kappa x, v) there: Runge-Kutta with xi as the independent variable."""
-    kappa, f = coupled.linear()
+    kappa, _ = coupled.linear()
     x, speed, xi, eta = coupled.split(q, v)
     part = (aim - xi) / SUBSTEPS
 
@@ -108,7 +108,7 @@ def _with_axis(system: System | CoupledSystem, q: Any) -> CoupledSystem:
 
 
 def latitude(system: System | CoupledSystem, q: Any, v: Any, h: float | None = None) -> float:
-    """The latitude as a function on phase space: the axis of the period map based at (xi, eta), times (kappa x, v).
+    """The latitude as a function on phase space: (kappa x, v) along the axis of the period map based at (xi, eta).
 
     It is a first integral. Each call integrates one period of the driver.
     """

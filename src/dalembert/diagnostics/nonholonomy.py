@@ -88,12 +88,13 @@ def _rank(rows: np.ndarray) -> int:
 def _adjugate(s: Array) -> tuple[Array, Array]:
     """The adjugate and the determinant, by the recursion of Faddeev and Le Verrier."""
     size = s.shape[0]
-    m, c = jnp.eye(size), jnp.ones(())
+    before = m = jnp.eye(size)
+    c = jnp.ones(())
     for k in range(1, size + 1):
         before, product = m, s @ m
         c = -jnp.trace(product) / k
         m = product + c * jnp.eye(size)
-    sign = (-1.0) ** size
+    sign = 1.0 if size % 2 == 0 else -1.0
     return -sign * before, sign * c
 
 

@@ -41,7 +41,7 @@ def nearby_starts(system: System, q0: Any, v0: Any, count: int = STARTS) -> tupl
 
 
 def fitted_order(steps: Any, errors: Any, plateau: float = PLATEAU, points: int = 4) -> float:
-    """The slope of log error against log step over the last `points` values above the plateau; NaN where fewer are."""
+    """The slope of log error against log step over the last `points` values above the plateau; NaN for fewer."""
     steps, errors = np.asarray(steps, float), np.asarray(errors, float)
     below = np.nonzero(~(errors > plateau))[0]
     end = int(below[0]) if below.size else len(errors)
@@ -64,7 +64,10 @@ class Exact(NamedTuple):
 def exact_ends(system: System, q0: Any, v0: Any, time: float, count: int = STARTS) -> Exact:
     """Where the exact motion goes from the start and some near it."""
     q, v = nearby_starts(system, q0, v0, count)
-    runs = [simulate(system, Reference(), a, b, h=time / 8, steps=8, save_every=8) for a, b in zip(q, v, strict=True)]
+    runs = [
+        simulate(system, Reference(), a, b, h=time / 8, steps=8, save_every=8)
+        for a, b in zip(q, v, strict=True)
+    ]
     return Exact(q, v, np.stack([r.q[-1] for r in runs]), np.stack([r.v[-1] for r in runs]), time)
 
 
@@ -81,11 +84,16 @@ def measured_order(
         if counts and count == counts[-1]:
             continue
         try:
-            run = ensemble(system, method, exact.q0, exact.v0, h=exact.time / count, steps=count, save_every=count)
+            run = ensemble(
+                system, method, exact.q0, exact.v0, h=exact.time / count, steps=count, save_every=count
+            )
         except SimulationError:
             continue
         q, v = np.asarray(run.q)[:, -1], np.asarray(run.v)[:, -1]
-        found = [np.sqrt(np.mean((q - exact.q1) ** 2)) / length, np.sqrt(np.mean((v - exact.v1) ** 2)) / speed]
+        found = [
+            np.sqrt(np.mean((q - exact.q1) ** 2)) / length,
+            np.sqrt(np.mean((v - exact.v1) ** 2)) / speed,
+        ]
         if np.any(run.code) or not np.all(np.isfinite(found)):
             continue  # too coarse for this method
         counts.append(count)
@@ -96,7 +104,8 @@ def measured_order(
     if len(steps) < 4:
         return Order(np.nan, np.nan, steps, table)
     points = 4 if ratio > 1.2 else 8
-    found = Order(*(fitted_order(steps, e, points=points) for e in table.T), steps, table)
+    in_q, in_v = (fitted_order(steps, e, points=points) for e in table.T)
+    found = Order(in_q, in_v, steps, table)
     if ratio > 1.2 and found.q > 4.5:
         # High orders settle late and reach rounding soon: their steps must lie close together.
         return measured_order(system, method, exact, coarsest, 1.12, 3 * most)

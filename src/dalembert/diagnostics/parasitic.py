@@ -53,16 +53,23 @@ def normal_velocity(trajectory: Trajectory) -> np.ndarray:
 def parasitic_mode(trajectory: Trajectory) -> Parasitic:
     """Amplitude and growth of the alternating mode; needs every step of the run (save_every=1)."""
     if trajectory.save_every != 1 or len(trajectory.t) < 200:
-        raise ValueError("the parasitic mode is seen from step to step: run 200 steps or more with save_every=1")
+        raise ValueError(
+            "the parasitic mode is seen from step to step: run 200 steps or more with save_every=1"
+        )
     return _of_series(np.asarray(trajectory.t), normal_velocity(trajectory))
 
 
 def _of_series(t: Any, normal: np.ndarray) -> Parasitic:
     alternating = np.stack([np.convolve(x, _FILTER, "valid") for x in normal.T], axis=-1)
-    square = np.sum(alternating**2, axis=1)
+    with np.errstate(over="ignore"):  # of a run that explodes
+        square = np.sum(alternating**2, axis=1)
     blocks = len(square) // _BLOCK
     levels = np.sqrt(np.mean(square[: blocks * _BLOCK].reshape(blocks, _BLOCK), axis=1))
-    ends = float(levels[0]), float(np.sqrt(np.mean(levels[-(blocks // 10 + 1) :] ** 2))), float(np.max(levels))
+    ends = (
+        float(levels[0]),
+        float(np.sqrt(np.mean(levels[-(blocks // 10 + 1) :] ** 2))),
+        float(np.max(levels)),
+    )
     if np.min(levels) <= 0:
         return Parasitic(*ends, np.nan)
     grown = int(np.argmax(levels >= 0.5 * ends[2]))

@@ -57,7 +57,9 @@ def running_mean(t: Any, x: Any, window: float) -> tuple[np.ndarray, np.ndarray]
         raise ValueError(f"the window must be positive, got {window!r}")
     count = max(1, round(window * (len(t) - 1) / (t[-1] - t[0]))) if len(t) > 1 else 2
     if count >= len(t):
-        raise ValueError(f"the data are shorter than the window {window:g}; run longer, or take a shorter one")
+        raise ValueError(
+            f"the data are shorter than the window {window:g}; run longer, or take a shorter one"
+        )
     sums = np.concatenate([[0.0], np.cumsum(x)])
     first = count // 2
     return t[first : first + len(t) - count + 1], (sums[count:] - sums[:-count]) / count

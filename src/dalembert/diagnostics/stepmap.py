@@ -151,7 +151,9 @@ def step_jacobian(
         after = over_rows(_step)(shared, *near)
         values = over_rows(_read)(shared[0], *after, rows[3])
     else:
-        values = np.concatenate(over_rows(_step)(shared, rows[0] + shift[:, :n], rows[1] + shift[:, n:]), axis=1)
+        values = np.concatenate(
+            over_rows(_step)(shared, rows[0] + shift[:, :n], rows[1] + shift[:, n:]), axis=1
+        )
     values = values.reshape(len(q), size, len(_OFFSETS), size)
     return np.einsum("kjoi,o->kij", values, _WEIGHTS) / _DELTA
 
@@ -187,8 +189,7 @@ def passenger_exponents(
     driver.
     """
     coupled.linear()
-    system, i, other = coupled.system, coupled.index, coupled.others
-    d = len(other)
+    system, i = coupled.system, coupled.index
     sol = simulate(system, method, q0, v0, h=h, steps=steps)
     orbit_q, orbit_u = np.asarray(sol.q)[:-1], np.asarray(sol.v_full)[:-1]
     basis, sums = None, 0.0
@@ -221,7 +222,7 @@ def _slow_directions(matrices: np.ndarray) -> np.ndarray:
         product = m @ product
     values, vectors = np.linalg.eig(product)
     order = np.argsort(-np.abs(values), kind="stable")
-    columns = [part for j in order for part in (vectors[:, j].real, vectors[:, j].imag)]
+    columns = [part(vectors[:, j]) for j in order for part in (np.real, np.imag)]
     kept: list[np.ndarray] = []
     for c in columns:
         c = c - sum((np.dot(k, c) * k for k in kept), np.zeros(len(c)))

@@ -63,7 +63,7 @@ class Involution(NamedTuple):
     shift: float
     """The phase s of the driver, of period one, about which time is reversed."""
     defect: float
-    """The largest entry of rho A + A rho over a period, for a rho of norm one; zero where the system is reversible."""
+    """The largest entry of rho A + A rho over a period, for rho of norm one; zero where the system is reversible."""
 
 
 def reversibility(averaged: Averaging) -> list[Involution]:
@@ -170,7 +170,9 @@ def theorem_4_4(averaged: Averaging, involution: Involution, count: int = 8) -> 
     The averaging must begin at the involution's phase.
     """
     if abs((involution.shift + 0.5) % 1 - 0.5) > 1e-7:
-        raise ValueError("the averaging must begin where time is reversed: rebase(averaged, involution) gives that one")
+        raise ValueError(
+            "the averaging must begin where time is reversed: rebase(averaged, involution) gives that one"
+        )
     draw = np.random.default_rng(6)
     size = len(involution.rho)
     rho = np.eye(size + 1)

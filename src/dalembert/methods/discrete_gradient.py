@@ -77,7 +77,9 @@ class DiscreteGradient(Method):
         return solve_spd(mass, GRADIENTS[self.gradient](system.potential, q0, q1, mass))
 
     def claims(self, system: System) -> Claims:
-        return Claims(2, energy=True, reversible=True, on_constraint=False, fibred=is_separable(self.gradient))
+        return Claims(
+            2, energy=True, reversible=True, on_constraint=False, fibred=is_separable(self.gradient)
+        )
 
     def composable(self) -> str | None:
         return None

@@ -107,7 +107,9 @@ class DLA(Method):
 
     def claims(self, system: System) -> Claims:
         middle = bool(np.all(np.asarray(self.alpha) == 0.5))
-        return Claims(order=2 if middle else 1, energy=False, reversible=middle, on_constraint=True, fibred=True)
+        return Claims(
+            order=2 if middle else 1, energy=False, reversible=middle, on_constraint=True, fibred=True
+        )
 
     def composable(self) -> str | None:
         return (

@@ -32,14 +32,19 @@ STYLE = {
 }
 
 
+def drawing_style() -> Any:
+    """A context in which figures are made and saved."""
+    from matplotlib import rc_context
+
+    return rc_context(STYLE)  # pyright: ignore[reportArgumentType]
+
+
 def panels(rows: int, columns: int, height: float, **options: Any) -> "tuple[Figure, np.ndarray]":
     """A figure with a grid of axes, made without any window."""
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context(STYLE):  # pyright: ignore[reportArgumentType]
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False, **options)
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
     return figure, axes
 
@@ -80,5 +85,11 @@ def legend_below(figure: "Figure", ax: "Axes", columns: int = 7, order: Sequence
         handles = [handles[labels.index(x)] for x in order]
         labels = list(order)
     figure.legend(
-        handles, labels, loc="outside lower center", ncol=columns, columnspacing=1.4, handlelength=2.2, frameon=False
+        handles,
+        labels,
+        loc="outside lower center",
+        ncol=columns,
+        columnspacing=1.4,
+        handlelength=2.2,
+        frameon=False,
     )

@@ -8,7 +8,7 @@ from dalembert.diagnostics import CoupledSystem
 from dalembert.diagnostics.rows import over_rows
 from dalembert.studies.drawing import legend_below, panels, title
 from dalembert.studies.lab import PANELS, Lab, Panel
-from dalembert.studies.result import Picture, Result, Table, number, plain_row
+from dalembert.studies.result import Cell, Picture, Result, Table, number, plain_row
 from dalembert.zoo import PendulumCVT
 
 COLOURS = {"oscillating": "#1b7837", "rotating": "#762a83"}
@@ -36,7 +36,7 @@ class Measured(NamedTuple):
 
 def measure(lab: Lab) -> Measured:
     """The potentials, and what the period maps say."""
-    xi = np.linspace(-np.pi, np.pi, 601)
+    xi = np.linspace(-np.pi, np.pi, 2049)
     hills, portraits = {}, {}
     for panel in PANELS:
         coupled, found = lab.coupled(panel), lab.latitude(panel)
@@ -46,20 +46,46 @@ def measure(lab: Lab) -> Measured:
         energy = 0.5 * float(speed) ** 2 + float(np.interp(0.0, xi, hill))
         eta = np.sqrt(np.maximum(2 * (energy - hill), 0))
         mirror = float(np.max(np.abs(eta - eta[::-1])))
-        portraits[panel] = Portrait(
-            energy, found.orbit.period, found.angle, found.axis, found.start, mirror
-        )
+        portraits[panel] = Portrait(energy, found.orbit.period, found.angle, found.axis, found.start, mirror)
     return Measured(xi, hills, portraits)
+
+
+def _curve(xi: np.ndarray, hill: np.ndarray, energy: float) -> tuple[np.ndarray, np.ndarray]:
+    """The orbit of this energy as one line; closed where it turns back."""
+    inside = np.nonzero(energy >= hill)[0]
+    if len(inside) == len(xi):
+        return xi[::8], np.sqrt(2 * (energy - hill))[::8]
+    first, last = inside[0], inside[-1]
+    ends = [
+        np.interp(0.0, *(np.array([x[i], x[j]]) for x in (energy - hill, xi)))
+        for i, j in ((first - 1, first), (last + 1, last))
+    ]
+    middle, half = (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2
+    angle = np.linspace(0, 2 * np.pi, 241)
+    x = middle + half * np.cos(angle)
+    height = np.sqrt(np.maximum(2 * (energy - np.interp(x, xi, hill)), 0))
+    height[[0, 120, 240]] = 0
+    return x, np.sign(np.sin(angle)) * height
+
+
+SYMMETRIES = {
+    Panel("oscillating", 0.0): "eta -> -eta, xi -> -xi",
+    Panel("oscillating", 0.5): "eta -> -eta",
+    Panel("rotating", 0.0): "xi -> -xi",
+    Panel("rotating", 0.5): "none",
+}
 
 
 def present(lab: Lab, data: Measured) -> Result:
     """The portraits, and a table of the period maps."""
     figure, axes = panels(1, 2, 4.3, sharey=True)
-    eta = np.linspace(-3.6, 3.6, 361)
+    eta = np.linspace(-3.6, 3.6, 145)
     for ax, (eps, hill) in zip(axes[0], data.hills.items(), strict=True):
         energy = 0.5 * eta[:, None] ** 2 + hill[None, :]
         ax.contour(data.xi, eta, energy, levels=np.arange(-0.6, 7.0, 0.6), colors="#c4c4c4", linewidths=0.7)
-        ax.contour(data.xi, eta, energy, levels=[hill.max()], colors="#7a7a7a", linewidths=1.0, linestyles="--")
+        ax.contour(
+            data.xi, eta, energy, levels=[hill.max()], colors="#7a7a7a", linewidths=1.0, linestyles="--"
+        )
         for start, colour in COLOURS.items():
             orbit = data.portraits[Panel(start, eps)]
             height = np.sqrt(np.where(orbit.energy >= hill, 2 * (orbit.energy - hill), np.nan))
@@ -69,7 +95,9 @@ def present(lab: Lab, data: Measured) -> Result:
             ax.plot(0, np.sqrt(2 * orbit.energy), "o", color=colour, ms=6.5, mec="white", mew=1.0, zorder=4)
         ax.plot([], [], color="#7a7a7a", ls="--", lw=1.0, label="separatrix")
         ax.set(xlim=(-np.pi, np.pi), ylim=(-3.6, 3.6), xlabel=r"$\xi$")
-        ax.set_xticks([-np.pi, -np.pi / 2, 0, np.pi / 2, np.pi], [r"$-\pi$", r"$-\pi/2$", "0", r"$\pi/2$", r"$\pi$"])
+        ax.set_xticks(
+            [-np.pi, -np.pi / 2, 0, np.pi / 2, np.pi], [r"$-\pi$", r"$-\pi/2$", "0", r"$\pi/2$", r"$\pi$"]
+        )
         title(ax, f"driver, eps = {eps:g}")
     axes[0, 0].set_ylabel(r"$\eta = d\xi/dt$")
     legend_below(figure, axes[0, 0], 3)
@@ -101,11 +129,20 @@ def present(lab: Lab, data: Measured) -> Result:
                 f"{x.angle:.9f}",
                 "(" + ", ".join(f"{a + 0.0:.6f}" if abs(a) > 5e-7 else "0" for a in x.axis) + ")",
                 f"{x.latitude:.9f}",
-                number(x.mirror) if x.mirror > 1e-12 else "0",
+                Cell(SYMMETRIES[p], "drift" if SYMMETRIES[p] == "none" else ""),
             ),
         )
         for p, x in data.portraits.items()
     )
-    columns = ("orbit", "period T", "angle of rotation", "axis", "latitude of the start", "|eta(xi) - eta(-xi)|")
-    table = Table("The period map of (x1, x2, v), based at xi = 0, eta > 0, from the exact flow.", columns, rows)
+    columns = (
+        "orbit",
+        "period T",
+        "angle of rotation",
+        "axis",
+        "latitude of the start",
+        "|eta(xi) - eta(-xi)|",
+    )
+    table = Table(
+        "The period map of (x1, x2, v), based at xi = 0, eta > 0, from the exact flow.", columns, rows
+    )
     return Result("fig5", "Figure 5: the driver", said, found, (picture,), (table,), data)

@@ -25,12 +25,12 @@ def present(lab: Lab, runs: Runs) -> Result:
     )
     found = (
         f"The picture is the same, with one exception: DD does not drift where eps = 0 or where the driver "
-        f"oscillates (its slopes are zero within their errors). In the hard case DLA 0.5 is off by "
+        f"oscillates (its slopes are zero within their errors). With the rotating perturbed driver DLA 0.5 is off by "
         f"{number(lost['dla:0.5'].largest)} at worst and DD by {number(lost['dd'].largest)}; leap-frog stays "
         f"within {number(lost['leapfrog:momentum'].largest)} and its slope is "
         f"{number(lost['leapfrog:momentum'].slope)} \u00b1 {number(lost['leapfrog:momentum'].error, 0)}.",
-        f"Both frame methods keep E to rounding in all four motions ({number(lost['frame'].largest)} in the hard "
-        "case).",
+        f"Both frame methods keep E to rounding in all four motions ({number(lost['frame'].largest)} with the "
+        "rotating perturbed driver).",
     )
     see = (
         "Error of the passenger energy, running mean over 30 units of time. Look at the lower right panel: "

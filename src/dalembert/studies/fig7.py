@@ -25,8 +25,8 @@ def present(lab: Lab, runs: Runs) -> Result:
         f"Confirmed, with the same reservation as for the passenger: DD drifts with the rotating perturbed driver "
         f"({number(hard['dd'].largest)} at worst) and nowhere else. What it loses in h it gains in E, since their "
         "sum is kept exactly.",
-        f"The frame methods keep h to rounding ({number(hard['frame'].largest)} in the hard case), DLA 0.4 within "
-        f"{number(hard['dla:0.4'].largest)}.",
+        f"The frame methods keep h to rounding ({number(hard['frame'].largest)} with the rotating perturbed driver), "
+        f"DLA 0.4 within {number(hard['dla:0.4'].largest)}.",
     )
     see = (
         "Error of the driver energy, running mean over 30 units of time. All curves are level except that of DD in "

@@ -24,12 +24,13 @@ def present(lab: Lab, runs: Runs) -> Result:
     )
     found = (
         "The axis comes from the exact period map, and the state at a crossing from the exact flow over the "
-        "fraction of a step that is missing. Again DD drifts only in the hard case, where it loses "
-        f"{number(hard['dd'].largest)}, as DLA 0.5 does {number(hard['dla:0.5'].largest)}. Leap-frog holds within "
+        "fraction of a step that is missing. Again DD drifts only with the rotating perturbed driver, "
+        f"where it loses {number(hard['dd'].largest)}; DLA 0.5 loses {number(hard['dla:0.5'].largest)}. Leap-frog holds within "
         f"{number(hard['leapfrog:momentum'].largest)}, slope {number(hard['leapfrog:momentum'].slope)} \u00b1 "
         f"{number(hard['leapfrog:momentum'].error, 0)}.",
-        f"No method keeps the latitude to rounding. Frame holds within {number(hard['frame'].largest)}, its "
-        f"composition of order 4 within {number(hard['frame@4'].largest)}, in every motion without drift.",
+        f"No method keeps the latitude to rounding. In the same motion frame holds within "
+        f"{number(hard['frame'].largest)} and its composition of order 4 within {number(hard['frame@4'].largest)}; neither "
+        "drifts in any.",
     )
     see = (
         "Error of the latitude at the section, running mean over 30 units of time. In the lower right panel leap-frog "

@@ -65,8 +65,8 @@ class Settings(NamedTuple):
     """Random states at which one step is examined."""
 
 
-FULL = Settings(30_000.0, (1000, 700, 150), 4, 20_000, 40_000, 300_000, 256)
-QUICK = Settings(6_000.0, (401, 241, 41), 2, 6_000, 8_000, 40_000, 64)
+FULL = Settings(30_000.0, (1000, 700, 150), 4, 20_000, 40_960, 300_000, 16_384)
+QUICK = Settings(9_000.0, (401, 241, 41), 2, 6_000, 8_192, 40_000, 16_384)
 
 
 class Stopped(Exception):
@@ -85,7 +85,9 @@ class Kept(NamedTuple):
 class Lab:
     """Settings, a place for shared results, and the way to say what goes on."""
 
-    def __init__(self, quick: bool = False, names: tuple[str, ...] = (), say: Callable[[str], None] | None = None):
+    def __init__(
+        self, quick: bool = False, names: tuple[str, ...] = (), say: Callable[[str], None] | None = None
+    ):
         self.quick, self.names = quick, names
         self.settings = QUICK if quick else FULL
         self.stopped = threading.Event()
@@ -171,7 +173,12 @@ class Lab:
 
 
 def keep(
-    t: np.ndarray, x: np.ndarray, window: float, shown: float, start: float | None = None, early: float | None = None
+    t: np.ndarray,
+    x: np.ndarray,
+    window: float,
+    shown: float,
+    start: float | None = None,
+    early: float | None = None,
 ) -> Kept:
     """Verdict and curve of one quantity."""
     found = drift(t, x, window, start=start, early=early)

@@ -44,7 +44,7 @@ small { display: block; font-size: .92em; color: #4a4a4a; font-weight: 400; whit
 .differs { background: var(--differs); } .good { background: var(--good); }
 td.drift b, td.differs b { font-weight: 700; }
 td b { font-weight: 600; }
-table.summary td { text-align: center; padding: .35rem .2rem; }
+table.summary td { text-align: center; padding: .35rem .1rem; font-size: .95em; vertical-align: middle; }
 table.summary td b { font-weight: 500; }
 table.summary td.drift b { font-weight: 700; }
 table.summary th { text-align: center; }
@@ -75,10 +75,19 @@ code { font: .92em ui-monospace, "DejaVu Sans Mono", monospace; }
 }
 """
 
-GREEK = {"eps": "epsilon", "xi": "xi", "eta": "eta", "theta": "theta", "kappa": "kappa", "rho": "rho", "pi": "pi"}
+GREEK = {
+    "eps": "epsilon",
+    "xi": "xi",
+    "eta": "eta",
+    "theta": "theta",
+    "kappa": "kappa",
+    "rho": "rho",
+    "pi": "pi",
+}
 SIGNS = (
+    (re.compile(r" = "), "&nbsp;=&nbsp;"),
     (re.compile(r"-&gt;"), "&rarr;"),
-    (re.compile(r"(?<![\w.])-(?=\d|[a-z]\b|y)"), "&minus;"),
+    (re.compile(r"(?<![\w.])-(?=\d|(?:[a-z]|xi|eta|y\d)\b)"), "&minus;"),
     (re.compile(r"\bEt\b"), "<i>E&#771;</i>"),
     (re.compile(r"\^(\d|T)"), r"<sup>\1</sup>"),
     (re.compile(r"\b([xy])(\d)\b"), r"<i>\1</i><sub>\2</sub>"),

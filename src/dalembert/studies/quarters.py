@@ -41,7 +41,9 @@ def measure(lab: Lab, key: str) -> Runs:
     return runs
 
 
-def present(lab: Lab, what: Integral, runs: Runs, said: tuple[str, ...], found: tuple[str, ...], see: str) -> Result:
+def present(
+    lab: Lab, what: Integral, runs: Runs, said: tuple[str, ...], found: tuple[str, ...], see: str
+) -> Result:
     """The figure and the table of verdicts."""
     figure, axes = panels(2, 2, 6.0, sharex=True, sharey=True)
     for ax, panel in zip(axes.flat, PANELS, strict=True):
@@ -56,8 +58,12 @@ def present(lab: Lab, what: Integral, runs: Runs, said: tuple[str, ...], found: 
     for ax in axes[:, 0]:
         ax.set_ylabel(what.symbol)
     legend_below(figure, axes[0, 0])
-    alt = f"Four panels, error of the {what.words} against time on a log axis, one curve a method. " + " ".join(
-        f"{p.title}: " + ", ".join(f"{NAMES[s]} {runs[s][p].drift.verdict}" for s in METHODS) + "." for p in PANELS
+    alt = (
+        f"Four panels, error of the {what.words} against time on a log axis, one curve a method. "
+        + " ".join(
+            f"{p.title}: " + ", ".join(f"{NAMES[s]} {runs[s][p].drift.verdict}" for s in METHODS) + "."
+            for p in PANELS
+        )
     )
     picture = Picture(what.name, figure, see, alt)
     return Result(

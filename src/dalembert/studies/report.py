@@ -32,7 +32,9 @@ def page(
     parts = [_head(), "<body><main>", _opening(results, missing, lab)]
     table = summary(results)
     if table is not None:
-        parts.append(f'<section id="summary"><h2>Summary</h2>{table_html(table, "summary")}{_legend()}</section>')
+        parts.append(
+            f'<section id="summary"><h2>Summary</h2>{table_html(table, "summary")}{_legend()}</section>'
+        )
     parts += [_section(folder, result) for result in results.values()]
     parts.append(_closing(seconds, command))
     parts.append("</main></body></html>\n")
@@ -46,10 +48,10 @@ def summary(results: dict[str, Result]) -> Table | None:
         return None
     groups, columns = [("", 1)], ["method"]
     if "fig4" in results:
-        groups += [(f"knife edge, eps = {e:g}", 1) for e in KNIFE_EPS]
+        groups += [(f"knife, eps = {e:g}", 1) for e in KNIFE_EPS]
         columns += ["H"] * len(KNIFE_EPS)
     for panel in PANELS if figures else ():
-        groups.append((f"CVT, {panel.title}", len(figures)))
+        groups.append((f"CVT {panel.start}, eps = {panel.eps:g}", len(figures)))
         columns += [INTEGRALS[n] for n in figures]
     rows = []
     for spelling in METHODS:

@@ -117,7 +117,7 @@ def present(lab: Lab, data: Measured) -> Result:
         sweep = data.sweeps[name]
         style = style_of(spelling) | {"ls": "-", "lw": 1.0, "label": name}
         ax.plot(sweep.ratio, sweep.worst, **style)
-    log_axis(ax, 1e-13, 10.0, 2)
+    log_axis(ax, 1e-15, 10.0, 2)
     ax.set(xlim=RANGE, xlabel="T/h, steps in one driver period", ylabel="worst |E - E(0)| in the run")
     ax.set_xticks(range(10, 31, 2))
     legend_below(figure, ax, 5, [*SWEPT.values(), "T/h = 2n", r"T/h = 2n $\pm$ angle/$\pi$"])

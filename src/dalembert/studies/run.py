@@ -1,5 +1,6 @@
 """Runs the studies that were asked for, and leaves figures and a report."""
 
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
@@ -8,6 +9,8 @@ from types import ModuleType
 from typing import NamedTuple
 
 from dalembert.studies import fig4, fig5, fig6, fig7, fig8, mechanism, resonance, table1, table34
+from dalembert.studies.drawing import drawing_style
+from dalembert.studies.helper import Helper
 from dalembert.studies.lab import Lab, Stopped
 from dalembert.studies.result import Result
 
@@ -22,9 +25,8 @@ STUDIES: dict[str, ModuleType] = {
     "resonance": resonance,
     "mechanism": mechanism,
 }
-# Long ones first, those that share runs one after the other, so that two threads end at the same time.
-ORDER = ("table1", "fig6", "fig5", "fig4", "resonance", "mechanism", "table34", "fig7", "fig8")
-THREADS = 2
+# These take their time in compiling; they go to a second process where there is a second core.
+ASIDE = ("table1", "table34", "mechanism")
 
 
 class Outcome(NamedTuple):
@@ -68,14 +70,22 @@ def reproduce(
     lab = Lab(quick, names, say)
     results: dict[str, Result] = {}
     told = 0
-    pool = ThreadPoolExecutor(THREADS)
-    waiting = {pool.submit(STUDIES[n].measure, lab): n for n in sorted(names, key=ORDER.index)}
+    aside = tuple(n for n in names if n in ASIDE)
+    if len(aside) == len(names) or (os.cpu_count() or 1) < 2:
+        aside = ()
+    helper = Helper(aside, quick, say or (lambda text: None)) if aside else None
+    pool = ThreadPoolExecutor(1)
+    waiting = {pool.submit(STUDIES[n].measure, lab): n for n in names if n not in aside}
+    if helper is not None:
+        waiting |= {future: n for n, future in helper.futures.items()}
     interrupted = False
     try:
         for future in as_completed(waiting):
             name = waiting[future]
-            result = STUDIES[name].present(lab, future.result())
-            _save(result, folder)
+            data = future.result()
+            with drawing_style():
+                result = STUDIES[name].present(lab, data)
+                _save(result, folder)
             results[name] = result
             while told < len(names) and names[told] in results:
                 told += 1
@@ -86,6 +96,8 @@ def reproduce(
     finally:
         lab.stopped.set()
         pool.shutdown(wait=not interrupted, cancel_futures=True)
+        if helper is not None:
+            helper.stop()
     ordered = {n: results[n] for n in names if n in results}
     missing = tuple(n for n in names if n not in results)
     from dalembert.studies.report import write_report
@@ -96,12 +108,7 @@ def reproduce(
 
 
 def _save(result: Result, folder: Path) -> None:
-    from matplotlib import rc_context
-
-    from dalembert.studies.drawing import STYLE
-
-    with rc_context(STYLE):  # pyright: ignore[reportArgumentType]
-        for picture in result.pictures:
-            picture.figure.savefig(folder / f"{picture.stem}.svg", metadata={"Date": None})
-            picture.figure.set_layout_engine("none")  # the layout is found; PNG needs it not again
-            picture.figure.savefig(folder / f"{picture.stem}.png", dpi=150)
+    for picture in result.pictures:
+        picture.figure.savefig(folder / f"{picture.stem}.svg", metadata={"Date": None})
+        picture.figure.set_layout_engine("none")  # the layout is found; PNG needs it not again
+        picture.figure.savefig(folder / f"{picture.stem}.png", dpi=150)

@@ -127,7 +127,9 @@ def present(lab: Lab, found: dict[str, Structure]) -> Result:
         "needs a driver that turns back. With eps = 0.5 the rotating driver has none at all, and for the knife edge "
         "with eps = 0.1 the reduced motion is unbounded: the two ways in which the perturbed problems leave the theory.",
     )
-    return Result("table1", "Table 1: structure of the coupled systems", said, found_words, (), (table,), found)
+    return Result(
+        "table1", "Table 1: structure of the coupled systems", said, found_words, (), (table,), found
+    )
 
 
 def _compared(ours: str, theirs: str | None) -> Cell:
