@@ -223,7 +223,7 @@ def dd_on_the_unperturbed_cvt():
 
 
 def dd_and_the_knife_edge():
-    """Not confirmed: DD does not preserve the knife edge's fibration. It does; that of the pendulum CVT it does not."""
+    """Not confirmed: DD does not preserve the knife edge's fibration. It does; the pendulum CVT's it does not."""
     defects = {}
     for system, start in ((ZOO.KnifeEdge(eps=0.1), None), (ZOO.PendulumCVT(eps=0.5), "rotating")):
         sol = da.simulate(system, da.DiscreteGradient(), *system.start(start), h=0.1, steps=64)

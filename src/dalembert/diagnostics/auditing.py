@@ -10,8 +10,8 @@ from jax import Array
 
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.findings import ROUNDING, Audit
-from dalembert.diagnostics.floquet import orbit, resonance, section
-from dalembert.diagnostics.latitude import Latitude, axis_and_angle
+from dalembert.diagnostics.floquet import measured_period, orbit, resonance, section
+from dalembert.diagnostics.latitude import Latitude
 from dalembert.diagnostics.nonholonomy import nonholonomy
 from dalembert.diagnostics.order import Exact, exact_ends, measured_order, measured_terms
 from dalembert.diagnostics.parasitic import normal_velocity, parasitic_mode
@@ -142,7 +142,7 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
             else simulate(system, method, about.q0, about.v0, h=h, steps=30_000, throw=False)
         )
         parasitic = parasitic_mode(short) if len(short.t) >= 200 else None
-        near = _resonance(about)
+        near = _resonance(about, sol)
     return Audit(
         system=type(system).__name__,
         method=method.spelling,
@@ -172,16 +172,18 @@ def _claims(method: Method, system: System) -> Claims | None:
         return None
 
 
-def _resonance(about: Subject) -> tuple[float, float] | None:
-    """Whether the driver's period is near a resonance with a mode that changes sign every step."""
+def _resonance(about: Subject, sol: Trajectory) -> tuple[float, float] | None:
+    """Whether the driver's period in this run is near a resonance with a mode that changes sign every step."""
     if about.coupled is None:
         return None
     try:
         found = orbit(about.coupled, *section(about.coupled, about.q0, about.v0), about.h)
     except ValueError:
         return None  # the driver is not periodic
-    angle = axis_and_angle(found.rotation)[1] if found.rotation.shape == (3, 3) else 0.0
-    return resonance(found.period, angle, about.h)
+    period = measured_period(sol.t, sol.q[:, about.coupled.index], found.base[0], about.coupled.is_angle)
+    if not np.isfinite(period):
+        return None
+    return resonance(period, np.abs(np.angle(np.linalg.eigvals(found.rotation))), about.h)
 
 
 def _parts(system: System, q: Array, v: Array) -> Array:

@@ -124,8 +124,8 @@ class Audit:
         if self.parasitic is not None and self.parasitic.grows and self.parasitic.largest > 1e-9 * self.speed:
             p = self.parasitic
             words.append(
-                f"the parasitic mode grows from {p.first:.1e} to {p.largest:.1e}, at first by exp({p.rate:.2g} t): the "
-                "motion is wrong from then on, whatever the energy says"
+                f"the parasitic mode grows from {p.first:.1e} to {p.largest:.1e}, at first by exp({p.rate:.2g} t): "
+                "the motion is wrong from then on, whatever the energy says"
             )
         if self.resonance is not None:
             words.append(

@@ -136,9 +136,9 @@ def driver_phases(coupled: CoupledSystem, found: Orbit, count: int) -> np.ndarra
 
 @compiled
 def _levels(coupled: CoupledSystem, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    """Energy of the driver, its potential at zero, along the way to the nearest multiple of 2 pi, and all round."""
+    """Energy of the driver, its potential at zero, along the way there, and all round."""
     xi = q[coupled.index]
-    nearest = 2 * jnp.pi * jnp.round(xi / (2 * jnp.pi))
+    nearest = 2 * jnp.pi * jnp.round(xi / (2 * jnp.pi)) if coupled.is_angle else jnp.zeros(())
     potential = jax.vmap(coupled.driver_potential)
     way = potential(xi + (nearest - xi) * jnp.linspace(0, 1, 181))
     round_ = potential(jnp.linspace(0, 2 * jnp.pi, 721))
@@ -223,17 +223,32 @@ def principal_logarithm(phi: np.ndarray) -> np.ndarray:
     return np.real(found)
 
 
-def resonance(period: float, angle: float, h: float, near: float = 0.1) -> tuple[float, float] | None:
+def measured_period(t: Any, xi: Any, at: float, is_angle: bool) -> float:
+    """The mean time between upward crossings of xi = `at` in a run: the period of the driver as the method has it."""
+    t, xi = np.asarray(t, float), np.asarray(xi, float)
+    ahead = (xi - at) / (2 * np.pi) if is_angle else np.where(xi >= at, 1.0, 0.0)
+    turn = np.floor(ahead)
+    k = np.nonzero(turn[1:] > turn[:-1])[0]
+    if len(k) < 2:
+        return np.nan
+    aim = at + (2 * np.pi * turn[k + 1] if is_angle else 0.0)
+    times = t[k] + (t[k + 1] - t[k]) * (aim - xi[k]) / (xi[k + 1] - xi[k])
+    return float((times[-1] - times[0]) / (len(k) - 1))
+
+
+def resonance(period: float, angles: Any, h: float, near: float | None = None) -> tuple[float, float] | None:
     """The value of T/h among 2n and 2n +- angle/pi that is nearest, and its distance; None beyond `near`.
 
-    There the alternating (parasitic) mode of methods on TQ meets the driver.
+    There the mode that alternates from step to step, which methods on TQ have, meets the driver. `angles` is that
+    of the period map, or several; the period is best that of the method itself (`measured_period`). The windows
+    close as steps become shorter: by default `near` is 0.1 up to T/h = 14 and falls by e every 5 from there.
     """
     ratio = period / h
-    values = [
-        2 * n + s * angle / np.pi for n in (np.floor(ratio / 2), np.ceil(ratio / 2)) for s in (-1, 0, 1)
-    ]
+    near = 0.1 * min(1.0, float(np.exp((14 - ratio) / 5))) if near is None else near
+    turns = np.concatenate([[0.0], np.atleast_1d(angles), -np.atleast_1d(angles)]) / np.pi
+    values = (2 * np.round((ratio - turns) / 2) + turns).tolist()
     best = min(values, key=lambda r: abs(r - ratio))
-    return (float(best), float(ratio - best)) if abs(ratio - best) < near else None
+    return (best, ratio - best) if abs(ratio - best) < near else None
 
 
 def _name(coupled: CoupledSystem) -> str:
