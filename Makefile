@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 .PHONY: help demo test lint benchmarks clean
 
 help:
-	@echo "make demo   run the knife edge and the rotating CVT by all methods; table and figure in demo/"
+	@echo "make demo   redo the figures and tables of a published study, briefly; demo/report.html"
 	@echo "make test   style, types, layers, and all tests"
 	@echo "make benchmarks   measure against C and other solvers (ten minutes, on an idle machine); docs/benchmarks.md"
 	@echo "make clean  remove what the above made"
@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)
 	@echo "== running the demo"
-	$(BIN)/python -m dalembert.demo demo
+	$(BIN)/dalembert reproduce --quick --out demo
 
 lint: $(STAMP)
 	@echo "== style, types, layers"

@@ -38,7 +38,7 @@ def away(m, form):
     return float(np.max(np.abs(np.einsum("kji,jl,klm->kim", m, form, m) - form)))
 
 
-@pytest.mark.parametrize("name", ["FIB-EP", "FIB-EP-S4", "FIB-SV"])
+@pytest.mark.parametrize("name", ["FIB-EP", "FIB-SV"])
 def test_fibred_methods_rotate_the_passenger(name):
     m = matrices(name)
     assert m.shape == (16, 3, 3)
@@ -59,7 +59,6 @@ def test_methods_on_tq_reflect_the_passenger():
 def test_dla_is_no_isometry():
     """|M^T M - 1| up to 1e-2 for DLA^1/2 at h = 0.1: the faster the driver, the larger."""
     assert 1e-3 < away(matrices("DLA0.5"), np.eye(3)) < 1e-2
-    assert 1e-3 < away(matrices("DLA01"), np.eye(3)) < 1e-2
 
 
 @pytest.mark.parametrize("name", ["DLA0.5", "DLA01", "FIB-SV", "FIB-EP"])

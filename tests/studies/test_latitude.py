@@ -1,6 +1,5 @@
 """The latitude of the CVT: period, angle, axis and value against printed figures and against a second road."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from equations import coupled as second
@@ -112,18 +111,9 @@ def test_none_without_rotations_of_space(name):
         latitude(system, q0, v0)
 
 
-def test_none_without_motion():
-    """A driver at rest has no period, and one that never comes back has none either."""
-    system = da.zoo.PendulumCVT()
+def test_none_at_rest():
     with pytest.raises(ValueError, match="rests at"):
-        Latitude.of(system, [1, 1, 0], [0, 0, 0])
-    free = da.system(
-        coordinates=("x1", "x2", "xi"),
-        lagrangian=lambda q, v: 0.5 * (v[0] ** 2 + v[1] ** 2 + v[2] ** 2 - q[0] ** 2 - q[1] ** 2),
-        constraints=lambda q: jnp.array([[1.0, q[2], 0.0]]),
-    )
-    with pytest.raises(ValueError, match="not periodic"):
-        Latitude.of(free, [1, 1, 0], [0, 0, 1])
+        Latitude.of(da.zoo.PendulumCVT(), [1, 1, 0], [0, 0, 0])
 
 
 def test_axis_of_a_rotation():

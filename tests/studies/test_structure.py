@@ -169,7 +169,6 @@ def test_growth_vectors():
     """Dimensions of D with its brackets, and what they mean in words."""
     for name, growth in (
         ("knife-0.1", (2, 3)),
-        ("cvt-rot-0.5", (2, 3)),
         ("disk", (2, 3, 4)),
         ("snakeboard-relative", (3, 4, 5)),
     ):

@@ -76,12 +76,13 @@ def _styled(cell: str) -> str:
 
 def _tell(console: Console, found: list[Audit]) -> None:
     for each in found:
-        broken = each.problems
-        if not broken:
+        if not each.problems:
             claims = "it makes no claims" if each.claims is None else "every claim it makes holds"
             console.print(f"{each.method}: nothing is broken; {claims}", highlight=False, markup=False)
-            continue
-        console.print(f"{each.method}:", highlight=False, markup=False)
-        for line in broken:
+        else:
+            console.print(f"{each.method}:", highlight=False, markup=False)
+        for line in each.problems:
             mark = "claim: " if line in each.broken_claims else ""
             console.print(f"  - {mark}{line}", highlight=False, markup=False)
+        for line in each.warnings:
+            console.print(f"  ? {line}", highlight=False, markup=False)

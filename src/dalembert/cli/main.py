@@ -162,7 +162,7 @@ def reproduce(
     quick: Annotated[bool, Parameter(negative="")] = False,
     out: str = "reproduction",
 ) -> None:
-    """Redo the experiments of Modin and Verdier, "What makes nonholonomic integrators work?": figures, tables, report.
+    """Redo the figures and tables of "What makes nonholonomic integrators work?" (Modin and Verdier).
 
     Parameters
     ----------

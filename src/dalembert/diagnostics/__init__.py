@@ -3,7 +3,15 @@
 from dalembert.diagnostics.auditing import audit
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.findings import Audit, compare
-from dalembert.diagnostics.floquet import Averaging, Orbit, averaging, measured_period, orbit, resonance, section
+from dalembert.diagnostics.floquet import (
+    Averaging,
+    Orbit,
+    averaging,
+    measured_period,
+    orbit,
+    resonance,
+    section,
+)
 from dalembert.diagnostics.latitude import Latitude, latitude
 from dalembert.diagnostics.nonholonomy import Nonholonomy, nonholonomy
 from dalembert.diagnostics.order import Order, Terms, exact_ends, fitted_order, measured_order, measured_terms

@@ -127,12 +127,18 @@ class Audit:
                 f"the parasitic mode grows from {p.first:.1e} to {p.largest:.1e}, at first by exp({p.rate:.2g} t): "
                 "the motion is wrong from then on, whatever the energy says"
             )
-        if self.resonance is not None:
-            words.append(
-                f"resonance: T/h = {sum(self.resonance):.3f} is near {self.resonance[0]:.3f}, where the driver feeds "
-                "the parasitic mode; choose another h"
-            )
         return words + [x for x in self.broken_claims if x not in words]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What may go wrong with other data, in words."""
+        if self.resonance is None or self.parasitic is None:
+            return []
+        here = "here it does" if self.parasitic.grows else "in this run it did not"
+        return [
+            f"T/h = {sum(self.resonance):.3f} is near the resonance {self.resonance[0]:.3f}, where the driver can feed "
+            f"the parasitic mode ({here}); another h is safer"
+        ]
 
     def rows(self) -> list[tuple[str, str]]:
         """The table: structure and what was measured, one or two lines each."""
@@ -166,12 +172,17 @@ class Audit:
         lines += [f"  {name:22} {' '.join(value.split(chr(10)))}" for name, value in self.rows()]
         said = "no claims are made" if self.claims is None else "every claim of the method holds"
         lines += [f"  ! {x}" for x in self.problems] or [f"  nothing is broken; {said}"]
+        lines += [f"  ? {x}" for x in self.warnings]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, texts and lists, ready for a file."""
         made = _plain(asdict(self))
-        return made | {"problems": self.problems, "broken_claims": self.broken_claims}
+        return made | {
+            "problems": self.problems,
+            "warnings": self.warnings,
+            "broken_claims": self.broken_claims,
+        }
 
 
 def _plain(x: Any) -> Any:

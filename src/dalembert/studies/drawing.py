@@ -39,13 +39,29 @@ def drawing_style() -> Any:
     return rc_context(STYLE)  # pyright: ignore[reportArgumentType]
 
 
-def panels(rows: int, columns: int, height: float, **options: Any) -> "tuple[Figure, np.ndarray]":
+def panels(
+    rows: int,
+    columns: int,
+    height: float,
+    gaps: tuple[float, float] = (0.3, 0.42),
+    bottom: float = 0.85,
+    **options: Any,
+) -> "tuple[Figure, np.ndarray]":
     """A figure with a grid of axes, made without any window."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure = Figure(figsize=(WIDTH, height))
     axes = figure.subplots(rows, columns, squeeze=False, **options)
-    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
+    # Margins in inches; the legend stands in the lower one.
+    width, tall = (WIDTH - 1.0) / columns, (height - 0.3 - bottom) / rows
+    figure.subplots_adjust(
+        left=0.82 / WIDTH,
+        right=1 - 0.18 / WIDTH,
+        top=1 - 0.3 / height,
+        bottom=bottom / height,
+        wspace=gaps[0] / (width - gaps[0]),
+        hspace=gaps[1] / (tall - gaps[1]),
+    )
     return figure, axes
 
 
@@ -56,6 +72,8 @@ def style_of(spelling: str) -> dict[str, Any]:
     style = method_style(spelling) | {"label": NAMES.get(spelling, spelling), "lw": 1.4}
     if style["ls"] == ":":
         style["ls"] = (0, (1.2, 1.2))
+    if spelling == "dla:0.5":  # wider, to be seen under the curve of DLA 0,1 where they agree
+        style["lw"] = 2.6
     return style
 
 
@@ -87,7 +105,7 @@ def legend_below(figure: "Figure", ax: "Axes", columns: int = 7, order: Sequence
     figure.legend(
         handles,
         labels,
-        loc="outside lower center",
+        loc="lower center",
         ncol=columns,
         columnspacing=1.4,
         handlelength=2.2,

@@ -70,24 +70,26 @@ def present(lab: Lab, runs: Runs) -> Result:
     legend_below(figure, axes[0, 0])
     leapfrog = runs["leapfrog:momentum", 0.1]
     said = (
-        "Without the perturbation every method but DLA 0.4, the one that is not reversible, keeps the energy. With "
-        "eps = 0.1 all drift except DD, which keeps its energy by construction; the paper takes this as a sign that "
-        "reversibility alone does not suffice once the integrable structure is gone.",
+        "Without the perturbation every method but DLA 0.4, the one that is not reversible, keeps the "
+        "energy. With eps = 0.1 all drift except DD, which keeps its energy by construction; the paper "
+        "takes this as a sign that reversibility alone does not suffice once the integrable structure is "
+        "gone.",
     )
     found = (
-        "The same verdicts. The reason on the right is that the mean of k.f over a turn is no longer zero: the blade "
-        "gains speed forever (v is about -0.05 t), and an error that is a fixed fraction of v^2/2 grows with it.",
-        f"Leap-frog has a second energy, that of its own velocity, which it keeps to rounding here too "
-        f"({number(leapfrog.own.largest)} on [0, 1000], against {number(leapfrog.kept.drift.largest)} for the "
-        "velocity on the constraint): what drifts is the part of its velocity normal to the constraint. The frame "
-        "methods keep the energy of a velocity that lies on the constraint.",
+        "The same verdicts. The reason on the right is that the mean of k.f over a turn is no longer "
+        "zero: the blade gains speed forever (v is about -0.05 t), and an error that is a fixed fraction "
+        "of v^2/2 grows with it.",
+        "Leap-frog has a second energy, that of its own velocity, which it keeps to rounding here too "
+        f"({number(leapfrog.own.largest)} on [0, 1000], against {number(leapfrog.kept.drift.largest)} for "
+        "the velocity on the constraint): what drifts is the part of its velocity normal to the "
+        "constraint. The frame methods keep the energy of a velocity that lies on the constraint.",
     )
     picture = Picture(
         "fig4",
         figure,
-        "Energy error of the knife edge, h = pi/10, running mean over 3 units of time. Left: only DLA 0.4 climbs. "
-        "Right: DLA and leap-frog climb as t squared; DD and the frame methods lie at rounding. DLA 0.5 and DLA 0,1 "
-        "are the same method here, so that one curve covers the other.",
+        "Energy error of the knife edge, h = pi/10, running mean over 3 units of time. Left: only DLA 0.4 "
+        "climbs. Right: DLA and leap-frog climb as t squared; DD and the frame methods lie at rounding. "
+        "DLA 0.5 and DLA 0,1 are the same method here, so that one curve covers the other.",
         "Two panels, energy error against time on a log axis. "
         + " ".join(
             f"eps = {e:g}: " + ", ".join(f"{NAMES[s]} {runs[s, e].kept.drift.verdict}" for s in METHODS) + "."
@@ -112,9 +114,10 @@ def _verdicts(runs: Runs) -> Table:
             )
         rows.append(tuple(cells))
     return Table(
-        "Verdicts on the energy: largest error and slope (with standard error) on [0, 1000], ten times what the figure "
-        "shows. For leap-frog and DD there are two: of the velocity on the constraint, and of the one in which the "
-        "method computes. The figure has the second for DD, which is made to keep it, and the first for all others.",
+        "Verdicts on the energy: largest error and slope (with standard error) on [0, 1000], ten times "
+        "what the figure shows. For leap-frog and DD there are two: of the velocity on the constraint, "
+        "and of the one in which the method computes. The figure has the second for DD, which is made to "
+        "keep it, and the first for all others.",
         ("method", "on the constraint", "own velocity", "on the constraint", "own velocity"),
         tuple(rows),
         (("", 1), ("eps = 0", 2), ("eps = 0.1", 2)),

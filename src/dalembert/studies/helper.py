@@ -13,6 +13,8 @@ from dalembert.studies.lab import Lab
 
 # One thread for linear algebra: its matrices are tiny. No GPU: it belongs to the first process.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
+# Machine code that is made quickly rather than runs quickly: there is little to run.
+FLAGS = "--xla_backend_optimization_level=0"
 SCRIPT = "import sys; from dalembert.studies.helper import work; work(sys.argv[2:], sys.argv[1] == 'quick')"
 
 
@@ -26,7 +28,7 @@ class Helper:
         self._process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, "quick" if quick else "full", *names],
             stdout=subprocess.PIPE,
-            env=os.environ | ENVIRONMENT,
+            env=os.environ | ENVIRONMENT | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"},
             start_new_session=True,
         )
         threading.Thread(target=self._listen, daemon=True).start()

@@ -6,7 +6,8 @@ import re
 from dalembert.studies.result import Cell, Table
 
 CSS = """
-:root { --ink: #1c1c1c; --soft: #5c5c5c; --line: #d8d8d8; --exact: #bfe3c8; --bounded: #e3eff7; --drift: #f5c6ba;
+:root { --ink: #1c1c1c; --soft: #5c5c5c; --line: #d8d8d8; --exact: #bfe3c8; --bounded: #e3eff7;
+  --drift: #f5c6ba;
   --differs: #f9e2a0; --good: #e2f2e5; }
 * { box-sizing: border-box; }
 body { margin: 0; background: #fff; color: var(--ink);
@@ -14,17 +15,21 @@ body { margin: 0; background: #fff; color: var(--ink);
 main { max-width: 1120px; margin: 0 auto; padding: 2.2rem 1.4rem 3rem; }
 h1 { font-size: 1.75rem; line-height: 1.25; font-weight: 600; margin: 0 0 .8rem; max-width: 46rem; }
 h2 { font-size: 1.3rem; font-weight: 600; margin: 0 0 .7rem; }
-h3 { font: 600 .78rem/1.4 system-ui, sans-serif; letter-spacing: .04em; text-transform: uppercase; color: var(--soft);
+h3 { font: 600 .78rem/1.4 system-ui, sans-serif; letter-spacing: .04em; text-transform: uppercase;
+  color: var(--soft);
   margin: 0 0 .25rem; }
 p { margin: 0 0 .65rem; }
 header > p { max-width: 46rem; }
 section { border-top: 1px solid var(--line); margin-top: 2.2rem; padding-top: 1.6rem; }
-.note { font: .88rem/1.5 system-ui, sans-serif; background: #f4f4f2; padding: .5rem .8rem; border-left: 3px solid #9a9a9a; }
-nav ul { list-style: none; margin: 1rem 0 0; padding: 0; font: .86rem/1.7 system-ui, sans-serif; columns: 3 17rem; }
+.note { font: .88rem/1.5 system-ui, sans-serif; background: #f4f4f2; padding: .5rem .8rem; border-left:
+  3px solid #9a9a9a; }
+nav ul { list-style: none; margin: 1rem 0 0; padding: 0; font: .86rem/1.7 system-ui, sans-serif;
+  columns: 3 17rem; }
 a { color: #1f5a96; text-decoration: none; }
 a:hover { text-decoration: underline; }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 2.2rem; }
-.ours { font: .72rem/1 system-ui, sans-serif; color: var(--soft); border: 1px solid var(--line); border-radius: 3px;
+.ours { font: .72rem/1 system-ui, sans-serif; color: var(--soft); border: 1px solid var(--line);
+  border-radius: 3px;
   padding: .15rem .4rem; vertical-align: middle; white-space: nowrap; }
 figure { margin: 1rem 0 1.4rem; }
 figure img { display: block; width: 100%; max-width: 1000px; height: auto; margin: 0 auto; }
@@ -32,15 +37,19 @@ figcaption, caption { font: .84rem/1.5 system-ui, sans-serif; color: #3a3a3a; te
 figcaption { max-width: 56rem; margin: .6rem auto 0; }
 caption { caption-side: top; padding: 0 0 .5rem; max-width: 56rem; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font: .8rem/1.35 system-ui, sans-serif; width: 100%; margin: .4rem 0 1rem;
+table { border-collapse: collapse; font: .8rem/1.35 system-ui, sans-serif; width: 100%; margin: .4rem 0
+  1rem;
   font-variant-numeric: tabular-nums; }
-th { font-weight: 600; text-align: left; vertical-align: bottom; padding: .3rem .5rem; border-bottom: 1px solid #8a8a8a; }
+th { font-weight: 600; text-align: left; vertical-align: bottom; padding: .3rem .5rem; border-bottom:
+  1px solid #8a8a8a; }
 thead tr.groups th { text-align: center; border-bottom: 1px solid var(--line); font-weight: 600; }
 thead tr.groups th:empty { border-bottom: none; }
-td, tbody th { padding: .32rem .5rem; border-bottom: 1px solid #e8e8e8; border-left: 2px solid #fff; vertical-align: top; }
+td, tbody th { padding: .32rem .5rem; border-bottom: 1px solid #e8e8e8; border-left: 2px solid #fff;
+  vertical-align: top; }
 tbody th { white-space: nowrap; border-left: none; }
 small { display: block; font-size: .92em; color: #4a4a4a; font-weight: 400; white-space: nowrap; }
-.exact { background: var(--exact); } .bounded { background: var(--bounded); } .drift { background: var(--drift); }
+.exact { background: var(--exact); } .bounded { background: var(--bounded); } .drift { background:
+  var(--drift); }
 .differs { background: var(--differs); } .good { background: var(--good); }
 td.drift b, td.differs b { font-weight: 700; }
 td b { font-weight: 600; }
@@ -52,7 +61,8 @@ table.summary tbody th, table.summary thead th:first-child { text-align: left; }
 .key { list-style: none; display: flex; flex-wrap: wrap; gap: .3rem 1.4rem; margin: 0; padding: 0;
   font: .8rem/1.6 system-ui, sans-serif; color: #3a3a3a; }
 .key b { font-weight: 600; padding: .1rem .45rem; margin-right: .25rem; color: var(--ink); }
-footer { border-top: 1px solid var(--line); margin-top: 2.4rem; padding-top: 1rem; font: .8rem/1.5 system-ui, sans-serif;
+footer { border-top: 1px solid var(--line); margin-top: 2.4rem; padding-top: 1rem; font: .8rem/1.5
+  system-ui, sans-serif;
   color: var(--soft); }
 footer p { margin: 0 0 .2rem; }
 code { font: .92em ui-monospace, "DejaVu Sans Mono", monospace; }
@@ -96,7 +106,7 @@ POWER = re.compile(r"(?<=\d)e(-?)(\d+)\b")
 
 
 def prose(text: str, letters: bool = True, powers: bool = True) -> str:
-    """Escaped text; with `letters`, the names of Greek letters become the letters, and 1e-3 a power of ten."""
+    """Escaped text; with `letters`, names of Greek letters become the letters, and 1e-3 a power of ten."""
     text = html.escape(text)
     if not letters:
         return text

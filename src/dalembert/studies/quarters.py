@@ -22,7 +22,7 @@ class Integral(NamedTuple):
 
 
 def paper_drifts(integral: str, panel: Panel, spelling: str) -> bool | None:
-    """Whether the paper reports drift there (section 3.4 and captions); None for methods that it does not have."""
+    """Whether the paper reports drift there (section 3.4, captions); None for methods it does not have."""
     if spelling not in PAPER:
         return None
     if spelling == "dd":
@@ -88,9 +88,9 @@ def verdicts(lab: Lab, what: Integral, runs: Runs) -> Table:
     )
     long = lab.settings.cvt
     caption = (
-        f"Verdicts on the {what.words}: largest error and slope (with standard error) on [0, {long:,.0f}], "
-        f"h = 0.1; drift means that the running mean (window 30) of the error exceeds 0.1 in the first tenth, or "
-        "becomes twice as large after it as it was in it."
+        f"Verdicts on the {what.words}: largest error and slope (with standard error) on [0, "
+        f"{long:,.0f}], h = 0.1; drift means that the running mean (window 30) of the error exceeds 0.1 "
+        "in the first tenth, or becomes twice as large after it as it was in it."
     )
     if lab.quick:
         caption += " A quick run: the full one goes to 30,000."

@@ -62,8 +62,8 @@ def summary(results: dict[str, Result]) -> Table | None:
             cells += [_short(results[n].data[spelling][panel].drift.verdict) for n in figures]
         rows.append(tuple(cells))
     caption = (
-        "What each method keeps. H total energy, E passenger energy, h driver energy, lat. latitude (the hidden "
-        f"integral). The first {len(PAPER)} methods are those of the paper, the last two are ours."
+        "What each method keeps. H total energy, E passenger energy, h driver energy, lat. latitude (the "
+        f"hidden integral). The first {len(PAPER)} methods are those of the paper, the last two are ours."
     )
     return Table(caption, tuple(columns), tuple(rows), tuple(groups))
 
@@ -95,20 +95,19 @@ def _opening(results: dict[str, Result], missing: tuple[str, ...], lab: Lab) -> 
     links = "".join(f'<li><a href="#{n}">{prose(r.title, False)}</a></li>' for n, r in results.items())
     words = [
         f"<h1>{prose(TITLE, False)}</h1>",
-        "<p>All figures and tables of K. Modin and O. Verdier, <cite>What makes nonholonomic integrators work?</cite> "
-        "(2020), computed anew: five methods of the literature on the knife edge and on the continuously variable "
-        "transmission (CVT), and beside them the frame discrete gradient and its composition of order 4. Two studies "
-        "that the paper does not have follow.</p>",
+        "<p>All figures and tables of K. Modin and O. Verdier, <cite>What makes nonholonomic integrators "
+        "work?</cite> (2020), computed anew: five methods of the literature on the knife edge and on the "
+        "continuously variable transmission (CVT), and beside them the frame discrete gradient and its "
+        "composition of order 4. Two studies that the paper does not have follow.</p>",
     ]
     if lab.quick:
         words.append(
-            '<p class="note">A quick run: verdicts are from shorter runs than in the full one, and sweeps are coarser. '
-            "Each caption says how long.</p>"
+            '<p class="note">A quick run: verdicts are from shorter runs than the full one, sweeps are '
+            "coarser. Each caption says how long.</p>"
         )
     if missing:
-        words.append(
-            f'<p class="note">Interrupted. Not finished: {prose(", ".join(missing), False)}. Everything else is complete.</p>'
-        )
+        left = prose(", ".join(missing), False)
+        words.append(f'<p class="note">Interrupted. Not finished: {left}. Everything else is complete.</p>')
     return f"<header>{''.join(words)}<nav><ul>{links}</ul></nav></header>"
 
 
@@ -133,9 +132,9 @@ def _paragraph(text: str) -> str:
 
 def _picture(folder: Path, picture: Picture) -> str:
     data = base64.b64encode((folder / f"{picture.stem}.svg").read_bytes()).decode()
+    image = f'<img src="data:image/svg+xml;base64,{data}" alt="{prose(picture.alt, False)}">'
     return (
-        f'<figure><div class="wide"><img src="data:image/svg+xml;base64,{data}" alt="{prose(picture.alt, False)}"></div>'
-        f"<figcaption>{prose(picture.caption)}</figcaption></figure>"
+        f'<figure><div class="wide">{image}</div><figcaption>{prose(picture.caption)}</figcaption></figure>'
     )
 
 

@@ -124,33 +124,37 @@ def present(lab: Lab, data: Measured) -> Result:
     told = windows(data)
     frame = float(np.max(data.sweeps["frame"].worst))
     said = (
-        "Not in the paper, whose experiments have T/h = 26.26, away from any resonance. Leap-frog and discrete gradient "
-        "methods on TQ carry a component normal to the constraint that changes sign every step. When the driver "
-        "returns after a whole number of such alternations (T/h = 2n), or when the rotation of the passenger makes up "
-        "the difference (2n plus or minus angle/pi), it is driven in step with the motion.",
+        "Not in the paper, whose experiments have T/h = 26.26, away from any resonance. Leap-frog and "
+        "discrete gradient methods on TQ carry a component normal to the constraint that changes sign "
+        "every step. When the driver returns after a whole number of such alternations (T/h = 2n), or "
+        "when the rotation of the passenger makes up the difference (2n plus or minus angle/pi), it is "
+        "driven in step with the motion.",
     )
     found = (
-        "There the passenger energy exchanges a large part with the normal component, although the method's own "
-        f"energy stays constant. {told[0][0].capitalize()} leap-frog is off by {number(told[0][1][0])} and the discrete "
-        f"gradient by {number(told[0][1][1])}, of an energy of one. The windows narrow quickly as h gets smaller.",
+        "There the passenger energy exchanges a large part with the normal component, although the "
+        f"method's own energy stays constant. {told[0][0].capitalize()} leap-frog is off by "
+        f"{number(told[0][1][0])} and the discrete gradient by {number(told[0][1][1])}, of an energy of "
+        "one. The windows narrow quickly as h gets smaller.",
         f"Frame has no such component: its worst error over all step sizes is {number(frame)}.",
     )
     picture = Picture(
         "resonance",
         figure,
-        f"Worst error of the passenger energy against T/h; rotating driver, eps = 0.5, {lab.settings.sweep_steps:,} steps "
-        f"a point. Solid lines: T/h = 2n; dashed: 2n plus or minus angle/pi, angle/pi = {data.angle / np.pi:.4f}. Peaks "
-        "stand at the lines, a little to one side because the numerical period differs from T by O(h^2).",
-        "Worst passenger energy error against T/h on a log axis: leap-frog and the discrete gradient have sharp peaks of "
-        "order one at the marked lines, the frame method stays at rounding.",
+        "Worst error of the passenger energy against T/h; rotating driver, eps = 0.5, "
+        f"{lab.settings.sweep_steps:,} steps a point. Solid lines: T/h = 2n; dashed: 2n plus or minus "
+        f"angle/pi, angle/pi = {data.angle / np.pi:.4f}. Peaks stand at the lines, a little to one side "
+        "because the numerical period differs from T by O(h^2).",
+        "Worst passenger energy error against T/h on a log axis: leap-frog and the discrete gradient have "
+        "sharp peaks of order one at the marked lines, the frame method stays at rounding.",
     )
-    columns = ("", *(f"{n}: {w}" for n in SWEPT.values() for w in ("peak", "beside")))
     rows = tuple(
         plain_row(label, [number(x) for pair in zip(tops, levels, strict=True) for x in pair])
         for label, tops, levels in told
     )
     counts = ", ".join(f"{name} {len(s.ratio):,}" for name, s in data.sweeps.items())
-    caption = f"Largest error within 0.25 of a resonance, and the median at a distance of 0.3 to 0.6. Runs: {counts}."
+    caption = (
+        f"Largest error within 0.25 of a resonance, and the median 0.3 to 0.6 away from it. Runs: {counts}."
+    )
     if lab.quick:
         caption += " A quick sweep: coarser and shorter than the full one, so that narrow peaks are cut off."
     groups = (("", 1), *((n, 2) for n in SWEPT.values()))

@@ -60,8 +60,8 @@ def reproduce(
 ) -> Outcome:
     """Does the studies, writes PNG and SVG of each figure and report.html into `folder`.
 
-    `say` is told what is being computed, `finished` is given each result, in the order of the paper. Ctrl-C ends the
-    work; what was finished is in the report.
+    `say` is told what is being computed, `finished` is given each result, in the order of the paper. Ctrl-C
+    ends the work; what was finished is in the report.
     """
     names = chosen(tuple(names))
     folder = Path(folder)
@@ -110,5 +110,4 @@ def reproduce(
 def _save(result: Result, folder: Path) -> None:
     for picture in result.pictures:
         picture.figure.savefig(folder / f"{picture.stem}.svg", metadata={"Date": None})
-        picture.figure.set_layout_engine("none")  # the layout is found; PNG needs it not again
         picture.figure.savefig(folder / f"{picture.stem}.png", dpi=150)

@@ -108,24 +108,26 @@ def present(lab: Lab, found: dict[str, Structure]) -> Result:
         "bounded": "reduced motion bounded",
     }
     table = Table(
-        "Measured, with the printed entry below it; coloured where they differ. The last two columns are the "
-        "perturbed problems, for which the paper prints no column.",
+        "Measured, with the printed entry below it; coloured where they differ. The last two columns are "
+        "the perturbed problems, for which the paper prints no column.",
         ("", *(c.title for c in columns())),
         tuple(plain_row(labels[k], cells) for k, cells in rows.items()),
     )
     rotating = involution_names(found["pendulum CVT, rotating"])
     said = (
-        "Every system is given by a group in which the passenger moves, the dimension F of the fibres over the "
-        "reduced system, the numbers of its integrals and angles, and an involution rho that reverses it.",
+        "Every system is given by a group in which the passenger moves, the dimension F of the fibres "
+        "over the reduced system, the numbers of its integrals and angles, and an involution rho that "
+        "reverses it.",
     )
     found_words = (
-        "Everything is computed from the functions of the systems: the group from the Lie algebra that the evolution "
-        "matrices generate, the angles from the period map, the involutions by solving for rho about every phase of "
-        "the driver.",
-        "Three entries differ. F is 3 for robot and disk, not 2: their kappa is zero and x has three entries. And for "
-        f"the rotating pendulum the involution is {', '.join(rotating)} (up to an overall sign), not (y, -v), which "
-        "needs a driver that turns back. With eps = 0.5 the rotating driver has none at all, and for the knife edge "
-        "with eps = 0.1 the reduced motion is unbounded: the two ways in which the perturbed problems leave the theory.",
+        "Everything is computed from the functions of the systems: the group from the Lie algebra that "
+        "the evolution matrices generate, the angles from the period map, the involutions by solving for "
+        "rho about every phase of the driver.",
+        "Three entries differ. F is 3 for robot and disk, not 2: their kappa is zero and x has three "
+        f"entries. And for the rotating pendulum the involution is {', '.join(rotating)} (up to an "
+        "overall sign), not (y, -v), which needs a driver that turns back. With eps = 0.5 the rotating "
+        "driver has none at all, and for the knife edge with eps = 0.1 the reduced motion is unbounded: "
+        "the two ways in which the perturbed problems leave the theory.",
     )
     return Result(
         "table1", "Table 1: structure of the coupled systems", said, found_words, (), (table,), found
