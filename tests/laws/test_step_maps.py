@@ -18,7 +18,7 @@ NOT = {"dla:0.4": (6e-3, 2e-2), "dla:0": (3e-2, 1e-1), "dla:1": (3e-2, 1e-1)}
 
 
 def states(name, on_constraint, count=60, normal=1.0):
-    """Random states of size one; on D where that is where the method lives, else with this part of the rest."""
+    """Random states of size one: on D, or with this part of the normal velocity too."""
     system = make(name)[0]
     draw = np.random.default_rng(7)
     q, u = draw.normal(size=(2, count, system.dimension))
@@ -30,7 +30,7 @@ def states(name, on_constraint, count=60, normal=1.0):
 
 @pytest.mark.parametrize("spelling", [*ON_D, *ON_TQ])
 def test_reversible_by_its_own_involution(spelling):
-    # Gonzalez' equations are solved less well far from D, where no run goes: the normal part there is of size h.
+    # Gonzalez' equations are solved to 1e-12 only far from D, where no run goes: normal parts are of size h.
     system, q, u = states("cvt-rot-0.5", spelling in ON_D, normal=H if spelling == "dd" else 1.0)
     method = (ON_D | ON_TQ)[spelling]
     # A few roundings; relative to the size of the state.
@@ -69,8 +69,8 @@ def test_the_driver_moves_by_itself(spelling):
 
 @pytest.mark.parametrize("name", ["knife-0.1", "disk", "particle", "harmonic", "robot"])
 def test_gonzalez_on_the_other_systems(name):
-    """DD respects the driver where its potential is quadratic or none, contrary to print; the robot's is not. No
-    method sees the kernel of kappa."""
+    """DD respects the driver where its potential is quadratic or none, contrary to print; not on the robot.
+    And it never sees the kernel of kappa."""
     found = fibration(name, da.DiscreteGradient(), False)
     if name == "robot":
         assert 3e-6 < found.driver < 3e-4

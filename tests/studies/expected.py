@@ -1,7 +1,7 @@
 """The measured outcomes of the suite of coupled systems: what every method must reproduce.
 
-One row a method, one cell a problem: "verdict largest error on [0, 3000]; slope (its standard error) there; slope
-(its standard error) on [0, 30000]". Every number came from two independent implementations.
+One row a method, one cell a problem: "verdict largest error on [0, 3000]; slope (its standard error) there;
+slope (its standard error) on [0, 30000]". Every number came from two independent implementations.
 """
 
 import re
@@ -168,7 +168,7 @@ class Number(NamedTuple):
     half: float
 
     def matches(self, measured: float, relative: float) -> bool:
-        """Whether the measured value agrees to this part of the printed one, the printing's own error allowed."""
+        """Whether the measured value agrees to this part of the printed one, and half a printed unit."""
         return abs(measured - self.value) <= relative * abs(self.value) + self.half
 
 

@@ -1,4 +1,4 @@
-"""Methods of the suite that the library does not have: the fibred method on Verlet's driver, and the triple jump."""
+"""Methods that the library does not have: the fibred method on Verlet's driver, and the triple jump."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ class FibredMemory(NamedTuple):
 
 
 class FibredVerlet(da.Method):
-    """FIB-SV: the driver by drift-kick-drift, the passenger by the midpoint rule with k at the driver's midpoint.
+    """FIB-SV: the driver by drift-kick-drift, the passenger by the midpoint rule with k at its midpoint.
 
     xi_m = xi0 + h eta0/2, eta1 = eta0 - h V'(xi_m), xi1 = xi_m + h eta1/2;
     s = (2 v0 + h km.F(x0)) / (2 + (h^2/2) km.K km), v1 = 2 s - v0, x1 = x0 + h s km, x1' = v1 k(xi1).

@@ -1,4 +1,4 @@
-"""The pendulum CVT: who keeps passenger energy, driver energy and latitude for 300 000 steps, with all figures."""
+"""The pendulum CVT: who keeps passenger energy, driver energy and latitude for 300 000 steps."""
 
 from functools import cache
 
@@ -111,7 +111,7 @@ def test_the_sign_of_the_perturbation():
 def test_a_composition_of_leapfrog_drifts():
     """Order 4 by Suzuki at rot, eps = 0.5: E grows by 8.0e-9 a unit of time, hence the library's refusal.
 
-    The projected energy has an offset of 2e-3, behind which the rule for drift does not see that; it does see it in
+    The projected energy has an offset of 2e-3, behind which the rule for drift does not see that; it does in
     the energy of the own velocity, which has none.
     """
     with pytest.raises(ValueError, match="must not be composed"):
@@ -141,7 +141,7 @@ def test_how_the_energy_of_dla_decays():
     t, mean = running_mean(run.t, energies(run)[0], 30)
     first, second = np.exp(-2 * 0.91e-4 * t), np.exp(-2 * 1.26e-4 * t)
     start = latitude_of("rot-0.5").start ** 2
-    # Exponents are printed to half a per cent, so E is known to 0.4 per cent at t = 3000; it also oscillates by h^2.
+    # Exponents are printed to half a per cent, so E is known to 0.4 per cent at t = 3000.
     assert mean == pytest.approx((start * first + (2 - start) * second) / 2, rel=0.005)
 
 

@@ -17,7 +17,7 @@ from dalembert.diagnostics.series import drift, running_mean, slope
 
 NAMES = ("DLA0.5", "DLA01", "DLA0.4", "LF", "DD", "DDS", "FIB-SV", "FIB-EP")
 UNTIL = (100, 1000, 10_000)
-# Largest errors of the projected H on [0, 100], [0, 1000] and [0, 10000]; v(T)/T after 1600 turns of the driver.
+# Largest errors of the projected H on [0, 100], [0, 1000] and [0, 10000]; v(T)/T after 1600 turns.
 BOUNDED = {"DLA0.5": "5.06e-2", "DLA01": "5.06e-2", "LF": "0.197", "DD": "3.1e-4", "DDS": "3.1e-4"}
 GROWING = {
     "DLA0.5": ("0.389", "20.0", "1.92e3"),

@@ -1,4 +1,4 @@
-"""The other coupled systems, 300 000 steps: harmonic CVT, particle, disk and robot by all methods of order two."""
+"""The other coupled systems, 300 000 steps: harmonic CVT, particle, disk and robot."""
 
 import pytest
 from studies.expected import number
@@ -9,7 +9,7 @@ import dalembert as da
 from dalembert.diagnostics.latitude import Latitude
 from dalembert.diagnostics.series import drift
 
-# Largest errors of E / h (and latitude) with the allowed velocity; "full" where that of the own velocity is exact.
+# Largest errors of E / h (and latitude); "full": the energy of the own velocity.
 EXPECTED = {
     "harmonic": """
         DLA0.5 | 1.4e-3 / exact / 2.6e-3
@@ -57,7 +57,7 @@ def rows(text):
 
 
 def disagrees(text, found):
-    """Whether a cell is not reproduced: verdict, and the largest error within 2 per cent and half a printed unit."""
+    """Whether a cell is not reproduced: the verdict, or the largest error within 2 per cent."""
     if text in ("exact", "DRIFT"):
         return str(found.verdict) != text
     largest = number(text)

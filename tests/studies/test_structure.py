@@ -1,4 +1,4 @@
-"""What a coupled system is: group, integrals, angles, reversibility, averaging; and which systems are not coupled."""
+"""What a coupled system is: group, integrals, angles, reversibility, averaging; and what is none."""
 
 from functools import cache
 
@@ -22,7 +22,6 @@ TABLE = {
     "cvt-osc-0": ("SO(3)", 3, 0, 3, 2),
     "cvt-osc-0.5": ("SO(3)", 3, 0, 3, 2),
     "cvt-rot-0": ("SO(3)", 3, 0, 3, 2),
-    "cvt-rot-0.1": ("SO(3)", 3, 0, 3, 2),
     "cvt-rot-0.5": ("SO(3)", 3, 0, 3, 2),
     "particle": ("SO(2)", 1, 1, 2, 2),
     "knife-0": ("R", 1, 2, 2, 1),
@@ -30,7 +29,7 @@ TABLE = {
     "disk": ("1", 0, 3, 2, 1),
 }
 TURNING, ODD = (1, 1, -1), (-1, 1, -1)
-# The involution on (kappa x, v), and where the driver is when time is reversed: a turning point, or xi (mod pi).
+# The involution on (kappa x, v), and where the driver is then: at a turning point, or at xi (mod pi).
 REVERSAL = {
     "harmonic": (TURNING, "turning point"),
     "cvt-osc-0": (TURNING, "turning point"),
@@ -90,17 +89,16 @@ def test_the_perturbed_knife_edge_is_not_compact():
     assert (told.group, told.fibre, told.integrals, told.angles) == ("R", 2, 1, 1)
 
 
-@pytest.mark.parametrize(("name", "least"), [("cvt-rot-0.1", 1e-3), ("cvt-rot-0.5", 1e-2)])
-def test_the_perturbed_rotating_driver_is_not_reversible(name, least):
-    """No linear involution about any phase: the smallest defect is far from zero, and grows with eps."""
-    _, told, averaged = found(name)
+def test_the_perturbed_rotating_driver_is_not_reversible():
+    """No linear involution about any phase: the smallest defect is far from zero."""
+    _, told, averaged = found("cvt-rot-0.5")
     assert told.involutions == ()
-    assert least_defect(averaged) > least
+    assert least_defect(averaged) > 1e-2
 
 
-@pytest.mark.parametrize("name", ["harmonic", "cvt-rot-0.5", "knife-0.1"])
+@pytest.mark.parametrize("name", ["cvt-rot-0.5", "knife-0.1"])
 def test_averaging(name):
-    """Theorem 4.2: w = exp(Abar theta) Phi(theta)^-1 u has w' = Abar w along the exact motion, solved by SciPy."""
+    """Theorem 4.2: w = exp(Abar theta) Phi(theta)^-1 u has w' = Abar w along the motion, here SciPy's."""
     coupled, _, averaged = found(name)
     other = second.problem(name.removeprefix("cvt-"))
     kappa, f, period = other.kappa, other.f, averaged.orbit.period

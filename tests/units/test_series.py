@@ -44,7 +44,7 @@ def test_running_mean_of_uneven_times():
 
 
 def test_second_road():
-    """The windows of the hand-written diagnostics are closed intervals of time; here they hold the same samples."""
+    """The windows written by hand are closed intervals of time; here they hold the same samples."""
     t, x = 0.1 * np.arange(4000), np.cumsum(noise(4000))
     for window in (0.2, 3.0):  # closed: one sample more than window / spacing
         times, means = second.running_mean(t, x, window)

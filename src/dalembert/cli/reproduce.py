@@ -29,10 +29,8 @@ def reproduce_and_report(console: Console, names: tuple[str, ...], quick: bool, 
     if outcome.missing:
         for name in list(outcome.results)[_printed(names, outcome.results) :]:
             print_result(console, outcome.results[name])
-        console.print(
-            f"interrupted; not finished: {', '.join(outcome.missing)}. What was finished is in the report.",
-            highlight=False,
-        )
+        kept = "What was finished is in the report." if outcome.results else "Nothing was finished."
+        console.print(f"interrupted; not finished: {', '.join(outcome.missing)}. {kept}", highlight=False)
     console.print(f"wrote {outcome.report} in {outcome.seconds:.0f} s", highlight=False, soft_wrap=True)
     if outcome.missing:
         sys.exit(130)

@@ -53,8 +53,8 @@ class Settings(NamedTuple):
     """How long and how fine."""
 
     cvt: float
-    """Time of the runs that the verdicts on the CVT come from; those on the knife edge take ten times what the
-    figure shows."""
+    """Time of the runs that the verdicts on the CVT come from; those on the knife edge take ten times
+    what the figure shows."""
     members: tuple[int, int, int]
     """Values of T/h in the first sweep: leap-frog, discrete gradient, frame."""
     refinements: int
@@ -65,8 +65,8 @@ class Settings(NamedTuple):
     """Random states at which one step is examined."""
 
 
-FULL = Settings(30_000.0, (1000, 700, 150), 4, 20_000, 40_960, 300_000, 256)
-QUICK = Settings(9_000.0, (401, 241, 41), 2, 6_000, 8_192, 40_000, 256)
+FULL = Settings(30_000.0, (1000, 700, 150), 6, 20_000, 40_960, 300_000, 256)
+QUICK = Settings(9_000.0, (281, 161, 61), 2, 5_000, 8_192, 40_000, 256)
 
 
 class Stopped(Exception):

@@ -28,8 +28,8 @@ QUICK_EXPONENTS = (EXPONENTS[0], EXPONENTS[1], EXPONENTS[3])
 STARTS = {"leapfrog:momentum": "first multiplier zero", "leapfrog": "first multiplier exact"}
 TENTHS = 10
 SEEN = 51
-"""Steps at which matrices are looked at, two turns of the driver: as many states as in the table of section 3.4, so
-that the step is compiled once for both."""
+"""Steps at which matrices are looked at, two turns of the driver: as many states as in the table of section
+3.4, so that the step is compiled once for both."""
 
 
 class Cocycle(NamedTuple):

@@ -71,8 +71,8 @@ code { font: .92em ui-monospace, "DejaVu Sans Mono", monospace; }
   h1 { font-size: 1.35rem; }
   .pair { grid-template-columns: 1fr; }
   figure img { min-width: 640px; }
-  table { min-width: 640px; }
-  table.summary { min-width: 900px; }
+  td { min-width: 4.4rem; }
+  caption { max-width: calc(100vw - 2rem); }
 }
 @media print {
   body { font-size: 10.5pt; -webkit-print-color-adjust: exact; print-color-adjust: exact; }

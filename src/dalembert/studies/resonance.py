@@ -62,7 +62,7 @@ def _between(ratio: np.ndarray, worst: np.ndarray) -> np.ndarray:
     steep = np.abs(np.diff(level)) > 0.3
     peak = np.zeros(len(level), bool)
     peak[1:-1] = (level[1:-1] > level[:-2]) & (level[1:-1] > level[2:]) & (np.diff(ratio, 2) < 1)
-    chosen = (steep | peak[:-1] | peak[1:]) & (np.diff(ratio) > 1e-3)
+    chosen = (steep | peak[:-1] | peak[1:]) & (np.diff(ratio) > 3e-4)
     return (ratio[:-1] + ratio[1:])[chosen] / 2
 
 
@@ -135,7 +135,8 @@ def present(lab: Lab, data: Measured) -> Result:
         f"method's own energy stays constant. {told[0][0].capitalize()} leap-frog is off by "
         f"{number(told[0][1][0])} and the discrete gradient by {number(told[0][1][1])}, of an energy of "
         "one. The windows narrow quickly as h gets smaller.",
-        f"Frame has no such component: its worst error over all step sizes is {number(frame)}.",
+        f"Frame has no such component, and no resonance: its worst error is {number(frame)}, "
+        "at the largest step, where the quadrature of its gradient is least accurate.",
     )
     picture = Picture(
         "resonance",

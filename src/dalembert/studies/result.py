@@ -60,7 +60,7 @@ def number(x: float, digits: int = 1) -> str:
     """1.2e-3 rather than 1.2e-03; numbers of ordinary size without a power."""
     if x == 0:
         return "0"
-    if 0.05 <= abs(x) < 1000:
+    if 0.01 <= abs(x) < 1000:
         return f"{x:.{max(0, digits - int(np.floor(np.log10(abs(x)))))}f}"
     mantissa, _, exponent = f"{x:.{digits}e}".partition("e")
     return f"{mantissa}e{int(exponent)}" if exponent else mantissa
