@@ -224,3 +224,9 @@ def test_interrupted_work_is_reported(tmp_path):
     assert "fig6" in outcome.missing or "fig6" in outcome.results
     if outcome.missing:
         assert "Interrupted. Not finished: fig6" in outcome.report.read_text()
+
+
+def test_without_the_second_process(tmp_path, monkeypatch):
+    monkeypatch.setattr("dalembert.studies.helper.SCRIPT", "raise SystemExit")
+    outcome = reproduce(("fig4", "table34"), quick=True, folder=tmp_path)
+    assert tuple(outcome.results) == ("fig4", "table34")

@@ -186,6 +186,15 @@ def test_growth_vectors():
     )
     some = nonholonomy(mixed, [0, 0, 0, 0])
     assert (some.growth, some.hidden, some.is_holonomic) == ((2, 3), 1, False)
+    # Martinet's constraint: at y = 0 the first brackets vanish, but only there.
+    flat = da.system(
+        coordinates=("x", "y", "z"),
+        metric=lambda q: jnp.eye(3),
+        constraints=lambda q: jnp.array([[-(q[1] ** 2), 0.0, 1.0]]),
+    )
+    told = da.nonholonomy(flat, [0.0, 0.0, 0.0])
+    assert (told.growth, told.nearby, told.is_holonomic) == ((2, 2, 3), (2, 3), False)
+    assert da.nonholonomy(flat, [0.0, 1.0, 0.0]).growth == (2, 3)
     assert "not completely" in str(some)
     with pytest.raises(ValueError, match="shape"):
         nonholonomy(mixed, [0, 0])

@@ -57,7 +57,16 @@ def audit(folder, *arguments):
 
 
 def test_own_system_and_methods(folder):
-    given = ("--system", "mine:Skate", "--method", "mine:Euler", "--method", "mine:ready", "--method", "leapfrog")
+    given = (
+        "--system",
+        "mine:Skate",
+        "--method",
+        "mine:Euler",
+        "--method",
+        "mine:ready",
+        "--method",
+        "leapfrog",
+    )
     done = audit(folder, *given, "--steps", "1e4", "--json", "found.json", "--strict")
     assert done.returncode == 1, done.stderr  # Euler claims too much
     assert "mine:Euler" in done.stdout

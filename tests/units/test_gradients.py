@@ -65,3 +65,20 @@ def test_average_and_increments_agree_for_separable_potentials_and_gonzalez_does
     found = {name: GRADIENTS[name](separable, q0, q1, jnp.eye(3)) for name in GRADIENTS}
     np.testing.assert_allclose(found["average"], found["itoh-abe"], atol=1e-14)
     assert np.max(np.abs(found["average"] - found["gonzalez"])) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["average", "itoh-abe"])
+def test_a_driver_does_not_feel_its_passenger_however_long_the_step(name):
+    """The correction of the quadrature, large for a step of 3, goes to the coordinate that needs it."""
+
+    def potential(q):
+        return 0.5 * (q[0] ** 2 + q[1] ** 2) + 1 - jnp.cos(q[2]) + 0.25 * jnp.sin(2 * q[2])
+
+    start, end = jnp.array([1.0, -0.4, 0.2]), jnp.array([0.3, 0.8, 3.2])
+    found = [
+        GRADIENTS[name](potential, start * factor, end * factor, jnp.eye(3))
+        for factor in (jnp.array([1.0, 1.0, 1.0]), jnp.array([-3.0, 0.5, 1.0]))
+    ]
+    assert abs(found[0][2] - found[1][2]) < 1e-14  # rounding of values of size one
+    exact = (potential(end.at[:2].set(0)) - potential(start.at[:2].set(0))) / 3.0
+    assert abs(found[0][2] - exact) < 1e-14

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model import TOLERANCE, System, annihilator, as_arrays, system
+from dalembert.model import TOLERANCE, System, annihilator, as_arrays, check_system, system
 from dalembert.numerics import compiled
 
 
@@ -56,6 +56,7 @@ class CoupledSystem(eqx.Module):
         """The structure of `system` around q, by default its own start; ValueError with the reason if it has none."""
         if isinstance(system, CoupledSystem):
             return system
+        check_system(system)
         q = system.start()[0] if q is None else q
         system = as_arrays(system)
         q = np.asarray(q, float)

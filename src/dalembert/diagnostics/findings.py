@@ -135,9 +135,10 @@ class Audit:
         if self.resonance is None or self.parasitic is None:
             return []
         here = "here it does" if self.parasitic.grows else "in this run it did not"
+        near, by = self.resonance
         return [
-            f"T/h = {sum(self.resonance):.3f} is near the resonance {self.resonance[0]:.3f}, where the driver can feed "
-            f"the parasitic mode ({here}); another h is safer"
+            f"T/h = {near + by:.3f} is near the resonance {near:.3f}, where the driver can feed the parasitic mode "
+            f"({here}); another h is safer"
         ]
 
     def rows(self) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.numerics import compiled, extrapolated_step
 
 # A period longer than this many steps is taken for none.
-_MOST_STEPS = 20_000
+_MOST_STEPS = 5_000
 # Two results, the second with steps half as long, must agree to this.
 _AGREEMENT = 1e-11
 

@@ -108,7 +108,7 @@ def _with_axis(system: System | CoupledSystem, q: Any) -> CoupledSystem:
 
 
 def latitude(system: System | CoupledSystem, q: Any, v: Any, h: float | None = None) -> float:
-    """The latitude as a function on phase space: (kappa x, v) along the axis of the period map from (xi, eta).
+    """The latitude on phase space: (kappa x, v) along the axis of the period map that begins at (xi, eta).
 
     It is a first integral. Each call integrates one period of the driver.
     """

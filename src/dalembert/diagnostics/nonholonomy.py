@@ -1,5 +1,6 @@
 """Is this constraint really nonholonomic? Frobenius' test and the growth vector, by brackets."""
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -7,74 +8,87 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model import System, annihilator, as_arrays
+from dalembert.model import System, annihilator, as_arrays, check_system
 from dalembert.numerics import compiled
 
 # Singular values below this part of the largest count as zero; brackets of smooth functions are exact to rounding.
 _RANK = 1e-8
 
 
+# Where brackets vanish at q but not near it, more nestings than this are not looked at.
+_DEEPEST = 6
+
+
 class Nonholonomy(NamedTuple):
     """How the allowed directions grow under brackets."""
 
     growth: tuple[int, ...]
-    """Dimensions of D, D + [D, D], D + [D, D] + [D, [D, D]], ... until they stop."""
+    """Dimensions at q of D, D + [D, D], D + [D, D] + [D, [D, D]], ... until they stop."""
+    nearby: tuple[int, ...]
+    """The same at a configuration near q; it differs where q is a singular point."""
     dimension: int
     """The number of coordinates."""
 
     @property
     def is_holonomic(self) -> bool:
-        """Whether the constraint comes from one of positions: D is closed under brackets (Frobenius)."""
-        return len(self.growth) == 1
+        """Whether the constraint comes from one of positions: D is closed under brackets near q (Frobenius)."""
+        return len(self.nearby) == 1
 
     @property
     def hidden(self) -> int:
         """How many functions of q the constraint keeps constant."""
-        return self.dimension - self.growth[-1]
+        return self.dimension - self.nearby[-1]
 
     def __str__(self) -> str:
-        vector = ", ".join(map(str, self.growth))
-        if self.growth[0] == self.dimension:
-            return f"no constraint: growth vector ({vector})"
+        vector = f"growth vector ({', '.join(map(str, self.growth))})"
+        if self.growth != self.nearby:
+            vector += f", nearby ({', '.join(map(str, self.nearby))})"
+        if self.nearby[0] == self.dimension:
+            return f"no constraint: {vector}"
         if self.is_holonomic:
-            return (
-                f"holonomic: growth vector ({vector}), so {self.hidden} function(s) of q stay constant and fewer "
-                "coordinates would do"
-            )
+            return f"holonomic: {vector}; {self.hidden} function(s) of q stay constant, fewer coordinates would do"
         if self.hidden:
             return (
-                f"nonholonomic, but not completely: growth vector ({vector}) of {self.dimension}, so {self.hidden} "
-                "function(s) of q stay constant"
+                f"nonholonomic, but not completely: {vector} of {self.dimension}, so {self.hidden} function(s) of q "
+                "stay constant"
             )
-        return f"nonholonomic: growth vector ({vector}), every configuration nearby can be reached"
+        return f"nonholonomic: {vector}, every configuration nearby can be reached"
 
 
 def nonholonomy(system: System, q: Any = None) -> Nonholonomy:
-    """The growth vector of the constraint at q, by default the system's own start.
+    """The growth vector of the constraint at q, by default the system's own start, and near it.
 
     D^1 = D, D^(j+1) = D^j + [D, D^j]; the brackets are derivatives of vector fields that span D near q.
     """
+    check_system(system)
     q = np.asarray(system.start()[0] if q is None else q, float)
     n = system.dimension
     if q.shape != (n,):
         raise ValueError(f"q must have shape ({n},), got {q.shape}")
     system = as_arrays(system)
+    nearby = _growth(system, q + 0.05 * np.random.default_rng(2).normal(size=n), None)
+    return Nonholonomy(_growth(system, q, nearby[-1]), nearby, n)
+
+
+def _growth(system: System, q: np.ndarray, goal: int | None) -> tuple[int, ...]:
+    """The growth vector at q, until it reaches `goal`; without one until it stalls, as is right at regular points."""
     _, sizes, rows = np.linalg.svd(np.asarray(_forms(system, q)), full_matrices=True)
     forms = int(np.sum(sizes > _RANK * np.max(sizes, initial=0.0)))
-    basis = rows[forms:].T
-    growth = [n - forms]
-    # Each nesting adds a dimension or is the last, so `forms` of them are enough; most constraints need two.
-    for depth in dict.fromkeys((min(2, forms), forms)):
-        if not depth or growth[-1] == n:
-            break
+    growth = [len(q) - forms]
+    if growth[0] == (len(q) if goal is None else goal):
+        return tuple(growth)
+    # At regular points each nesting adds a dimension or is the last; two are enough for most constraints.
+    for depth in sorted({min(2, forms), forms, *((2, 3, 4, _DEEPEST) if goal else ())}):
         growth = growth[:1]
-        layers = [np.asarray(x) for x in _brackets(depth)(system, q, basis)]
+        layers = [np.asarray(x) for x in _brackets(depth)(system, q, rows[forms:].T)]
         for k in range(1, depth + 1):
             rank = _rank(np.concatenate(layers[: k + 1]))
-            if rank == growth[-1]:
-                return Nonholonomy(tuple(growth), n)
+            if goal is None and rank == growth[-1]:
+                return tuple(growth)
             growth.append(rank)
-    return Nonholonomy(tuple(growth), n)
+            if rank == (len(q) if goal is None else goal):
+                return tuple(growth)
+    return tuple(growth)
 
 
 _forms = compiled(annihilator)
@@ -98,6 +112,7 @@ def _adjugate(s: Array) -> tuple[Array, Array]:
     return -sign * before, sign * c
 
 
+@cache
 def _brackets(depth: int):
     """All brackets [X_a, [X_b, ...]] at q, as rows: a layer for each number of nestings up to `depth`."""
 

@@ -53,6 +53,8 @@ def running_mean(t: Any, x: Any, window: float) -> tuple[np.ndarray, np.ndarray]
     t, x = np.asarray(t, float), np.asarray(x, float)
     if t.shape != x.shape or t.ndim != 1:
         raise ValueError(f"times and values must be two rows of the same length, got {t.shape} and {x.shape}")
+    if not np.all(np.diff(t) > 0):
+        raise ValueError("times must increase from one value to the next")
     if not window > 0:
         raise ValueError(f"the window must be positive, got {window!r}")
     count = max(1, round(window * (len(t) - 1) / (t[-1] - t[0]))) if len(t) > 1 else 2
@@ -61,8 +63,9 @@ def running_mean(t: Any, x: Any, window: float) -> tuple[np.ndarray, np.ndarray]
             f"the data are shorter than the window {window:g}; run longer, or take a shorter one"
         )
     sums = np.concatenate([[0.0], np.cumsum(x)])
-    first = count // 2
-    return t[first : first + len(t) - count + 1], (sums[count:] - sums[:-count]) / count
+    low, high = (count - 1) // 2, count // 2  # the middle of a window of even length lies between two samples
+    kept = len(t) - count + 1
+    return 0.5 * (t[low : low + kept] + t[high : high + kept]), (sums[count:] - sums[:-count]) / count
 
 
 def slope(t: Any, x: Any) -> tuple[float, float]:

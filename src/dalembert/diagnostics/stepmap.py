@@ -198,8 +198,10 @@ def passenger_exponents(
         matrices = passenger_matrices(coupled, method, h, q[:, i], u[:, i], on_constraint)
         if basis is None:
             basis = _slow_directions(matrices[: _return(coupled, q, u)])
-        for m in matrices:
-            basis, r = np.linalg.qr(m @ basis)
+        for b in range(0, len(matrices), 8):  # in between nothing grows enough to lose digits
+            for m in matrices[b : b + 8]:
+                basis = m @ basis
+            basis, r = np.linalg.qr(basis)
             sums = sums + np.log(np.abs(np.diag(r)))
     return np.sort(sums / (steps * h))[::-1]
 

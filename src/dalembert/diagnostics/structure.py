@@ -25,9 +25,9 @@ def lie_algebra(matrices: Any) -> np.ndarray:
 
 
 def _span(matrices: np.ndarray) -> np.ndarray:
-    flat = matrices.reshape(len(matrices), -1)
-    if not flat.size:
+    if not matrices.size:
         return matrices[:0]
+    flat = matrices.reshape(len(matrices), -1)
     _, values, rows = np.linalg.svd(flat, full_matrices=False)
     rank = int(np.sum(values > _ZERO * max(1.0, values[0])))
     return rows[:rank].reshape(-1, *matrices.shape[1:])

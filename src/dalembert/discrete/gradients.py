@@ -28,8 +28,8 @@ _END = (1 / 3 - _A**2) / (1 - _A**2) / 2
 _COARSE = np.array([_END, 0, 0.5 - _END, 0.5 - _END, 0, _END])
 
 
-def _average(derivative: Callable[[Array], Array], q0: Array, q1: Array) -> tuple[Array, Array]:
-    """The average of a derivative on the segment, and whether values of V should correct it.
+def _average(derivative: Callable[[Array], Array], q0: Array, q1: Array) -> tuple[Array, Array, Array]:
+    """The average of a derivative on the segment, what a coarse rule misses, and whether V's values should correct it.
 
     The fine rule errs like the square of the coarse one's error, so below 1e-8 relative it is exact.
     """
@@ -38,7 +38,8 @@ def _average(derivative: Callable[[Array], Array], q0: Array, q1: Array) -> tupl
     values = values.reshape(len(_NODES), -1)
     fine = jnp.sum(jnp.asarray(_WEIGHTS, q0.dtype)[:, None] * values, axis=0)
     coarse = jnp.sum(jnp.asarray(_COARSE, q0.dtype)[:, None] * values, axis=0)
-    return fine, jnp.max(jnp.abs(fine - coarse)) > 1e-8 * jnp.max(jnp.abs(fine))
+    missed = jnp.abs(fine - coarse)
+    return fine, missed, jnp.max(missed) > 1e-8 * jnp.max(jnp.abs(fine))
 
 
 def _correction(defect: Callable[[], Array], needed: Array, length: Array) -> Array:
@@ -63,13 +64,15 @@ def _zero_of_constants(gradient: Gradient) -> Gradient:
 def average(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
     """The average of grad V on the segment (average vector field).
 
-    Separable potentials give separable gradients, so a driver stays independent of its passenger.
+    Separable potentials give separable gradients, so a driver stays independent of its passenger: what the
+    quadrature misses is added to the coordinates in which it misses something, not to those where it is exact.
     """
+    del metric
     step = q1 - q0
-    fine, needed = _average(jax.grad(potential), q0, q1)
-    momentum = matvec(metric, step)
-    return fine + momentum * _correction(
-        lambda: potential(q1) - potential(q0) - jnp.sum(fine * step), needed, jnp.sum(momentum * step)
+    fine, missed, needed = _average(jax.grad(potential), q0, q1)
+    along = missed * step
+    return fine + along * _correction(
+        lambda: potential(q1) - potential(q0) - jnp.sum(fine * step), needed, jnp.sum(along * step)
     )
 
 
@@ -82,7 +85,7 @@ def gonzalez(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array
     """
     step = q1 - q0
     middle = jax.grad(potential)(0.5 * (q0 + q1))
-    fine, needed = _average(jax.grad(potential), q0, q1)
+    fine, _, needed = _average(jax.grad(potential), q0, q1)
     smooth = jnp.sum((fine - middle) * step)
     momentum = matvec(metric, step)
     length = jnp.sum(momentum * step)
@@ -104,7 +107,7 @@ def _increments(potential: Potential, q0: Array, q1: Array) -> Array:
         def slope(q, direction=direction):
             return jax.jvp(potential, (q,), (direction,))[1]
 
-        fine, needed = _average(slope, here, there)
+        fine, _, needed = _average(slope, here, there)
         step = q1[i] - q0[i]
 
         def defect(here=here, there=there, fine=fine, step=step):

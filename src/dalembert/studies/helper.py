@@ -18,6 +18,10 @@ FLAGS = "--xla_backend_optimization_level=0"
 SCRIPT = "import sys; from dalembert.studies.helper import work; work(sys.argv[2:], sys.argv[1] == 'quick')"
 
 
+class Ended(Exception):
+    """The other process is gone; its work can be done here."""
+
+
 class Helper:
     """Measures studies in another process; `futures` holds their data when they come."""
 

@@ -24,7 +24,7 @@ EXPONENTS = (
     ("leapfrog:momentum", HARD),
     ("frame", HARD),
 )
-QUICK_EXPONENTS = (EXPONENTS[0], EXPONENTS[1], EXPONENTS[3])
+QUICK_EXPONENTS = (EXPONENTS[0], EXPONENTS[3])
 STARTS = {"leapfrog:momentum": "first multiplier zero", "leapfrog": "first multiplier exact"}
 TENTHS = 10
 SEEN = 51

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dalembert.studies import fig4, fig5, fig6, fig7, fig8, mechanism, resonance, table1, table34
 from dalembert.studies.drawing import drawing_style
-from dalembert.studies.helper import Helper
+from dalembert.studies.helper import Ended, Helper
 from dalembert.studies.lab import Lab, Stopped
 from dalembert.studies.result import Result
 
@@ -82,7 +82,10 @@ def reproduce(
     try:
         for future in as_completed(waiting):
             name = waiting[future]
-            data = future.result()
+            try:
+                data = future.result()
+            except Ended:
+                data = STUDIES[name].measure(lab)
             with drawing_style():
                 result = STUDIES[name].present(lab, data)
                 _save(result, folder)
