@@ -101,8 +101,8 @@ def _with_axis(system: System | CoupledSystem, q: Any) -> CoupledSystem:
     kappa, f = coupled.linear()
     if len(kappa) != 2 or np.any(np.abs(np.asarray(f)) > 0):
         raise ValueError(
-            f"{type(coupled.system).__name__} has no latitude: (kappa x, v) must turn in space, that is kappa of rank "
-            f"2 and no constant force; the rank is {len(kappa)}"
+            f"{type(coupled.system).__name__} has no latitude: (kappa x, v) must turn in space, that is kappa of "
+            f"rank 2 and no constant force; the rank is {len(kappa)}"
         )
     return coupled
 

@@ -29,7 +29,7 @@ _COARSE = np.array([_END, 0, 0.5 - _END, 0.5 - _END, 0, _END])
 
 
 def _average(derivative: Callable[[Array], Array], q0: Array, q1: Array) -> tuple[Array, Array, Array]:
-    """The average of a derivative on the segment, what a coarse rule misses, and whether V's values should correct it.
+    """The average of a derivative on the segment, what a coarse rule misses, and whether V's values must correct it.
 
     The fine rule errs like the square of the coarse one's error, so below 1e-8 relative it is exact.
     """
