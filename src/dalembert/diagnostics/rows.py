@@ -1,4 +1,4 @@
-"""A function at every row of a trajectory, compiled for two lengths and no more."""
+"""A function at every row of a trajectory, compiled once for every length."""
 
 from collections.abc import Callable
 from functools import cache
@@ -9,8 +9,8 @@ import numpy as np
 
 from dalembert.numerics import compiled
 
-# Rows go through compiled code in blocks of one of these lengths, the last one filled up.
-_FEW, _MANY = 512, 16_384
+# Rows go through compiled code in blocks of this length, the last one filled up.
+_BLOCK = 1024
 
 
 @cache
@@ -26,14 +26,14 @@ def over_rows(function: Callable) -> Callable:
         count = len(rows[0])
         if not count:
             raise ValueError("there are no rows to work on")
-        block = _FEW if count <= _FEW else _MANY
         parts = []
-        for a in range(0, count, block):
-            here = [x[a : a + block] for x in rows]
-            missing = block - len(here[0])
-            here = [np.concatenate([x, np.broadcast_to(x[-1:], (missing, *x.shape[1:]))]) for x in here]
+        for a in range(0, count, _BLOCK):
+            here = [x[a : a + _BLOCK] for x in rows]
+            missing = _BLOCK - len(here[0])
+            if missing:
+                here = [np.concatenate([x, np.broadcast_to(x[-1:], (missing, *x.shape[1:]))]) for x in here]
             made = _mapped(function)(shared, *here)
-            parts.append(jax.tree.map(lambda x, kept=block - missing: np.asarray(x)[:kept], made))
+            parts.append(jax.tree.map(lambda x, kept=_BLOCK - missing: np.asarray(x)[:kept], made))
         return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
     return call

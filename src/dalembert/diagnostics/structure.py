@@ -10,7 +10,7 @@ from dalembert.diagnostics.rows import over_rows
 
 # Ranks and defects of matrices that are known to rounding.
 _ZERO = 1e-8
-_SAMPLES = 256
+_SAMPLES = 128
 
 
 def lie_algebra(matrices: Any) -> np.ndarray:
@@ -42,7 +42,11 @@ def group_dimension(coupled: CoupledSystem) -> int:
 
 def group_name(coupled: CoupledSystem) -> str:
     """The connected group with that algebra, among those that occur here."""
-    dimension, m = group_dimension(coupled), len(coupled.linear()[0])
+    return _group(coupled, group_dimension(coupled))
+
+
+def _group(coupled: CoupledSystem, dimension: int) -> str:
+    m = len(coupled.linear()[0])
     rotations = m * (m + 1) // 2
     if dimension == 0:
         return "1"
@@ -212,15 +216,15 @@ class Structure(NamedTuple):
 def structure(coupled: CoupledSystem, q: Any, v: Any) -> Structure:
     """Everything about the orbit through (q, v)."""
     averaged = averaging(coupled, *section(coupled, q, v))
-    kappa, _ = coupled.linear()
-    m, d = kappa.shape
+    dimension = group_dimension(coupled)
+    m, d = coupled.linear()[0].shape
     angles = 1 + averaged.angles
     # A motion that is not bounded loses an integral: v grows instead of being one.
     integrals = m + 3 - angles - (0 if averaged.is_compact else 1)
     return Structure(
         type(coupled.system).__name__,
-        group_name(coupled),
-        group_dimension(coupled),
+        _group(coupled, dimension),
+        dimension,
         d - m,
         integrals,
         angles,

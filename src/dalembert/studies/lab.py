@@ -65,7 +65,7 @@ class Settings(NamedTuple):
     """Random states at which one step is examined."""
 
 
-FULL = Settings(30_000.0, (1000, 700, 150), 6, 20_000, 40_960, 300_000, 256)
+FULL = Settings(30_000.0, (1000, 700, 150), 7, 30_000, 40_960, 300_000, 256)
 QUICK = Settings(9_000.0, (281, 161, 61), 2, 5_000, 8_192, 40_000, 256)
 
 

@@ -132,11 +132,11 @@ def present(lab: Lab, data: Measured) -> Result:
     )
     found = (
         "There the passenger energy exchanges a large part with the normal component, although the "
-        f"method's own energy stays constant. {told[0][0].capitalize()} leap-frog is off by "
+        f"method's own energy stays constant. Near T/h = 14 leap-frog is off by "
         f"{number(told[0][1][0])} and the discrete gradient by {number(told[0][1][1])}, of an energy of "
         "one. The windows narrow quickly as h gets smaller.",
-        f"Frame has no such component, and no resonance: its worst error is {number(frame)}, "
-        "at the largest step, where the quadrature of its gradient is least accurate.",
+        f"Frame has no such component, and no resonance: its worst error at any step size is {number(frame)}, "
+        "which is rounding.",
     )
     picture = Picture(
         "resonance",

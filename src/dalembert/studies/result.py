@@ -35,7 +35,8 @@ class Picture(NamedTuple):
     """A figure with its file name, its caption and words for those who cannot see it."""
 
     stem: str
-    figure: "Figure"
+    figure: "Figure | None"
+    """None where another process has drawn it: its files are there."""
     caption: str
     alt: str
 
@@ -54,6 +55,23 @@ class Result(NamedTuple):
     data: Any
     ours: bool = False
     """Whether the paper has no such figure."""
+
+
+def to_plain(result: Result) -> dict[str, Any]:
+    """The words and tables of a result as lists and texts; figures are in their files, data stay behind."""
+    pictures = [picture._replace(figure=None) for picture in result.pictures]
+    return result._replace(pictures=tuple(pictures), data=None)._asdict()
+
+
+def from_plain(told: dict[str, Any]) -> Result:
+    """The result that `to_plain` told of."""
+    tables = []
+    for caption, columns, rows, groups in told["tables"]:
+        cells = tuple(tuple(Cell(text, tone, tuple(notes)) for text, tone, notes in row) for row in rows)
+        tables.append(Table(caption, tuple(columns), cells, tuple((name, span) for name, span in groups)))
+    words = {key: tuple(told[key]) for key in ("said", "found")}
+    pictures = tuple(Picture(*picture) for picture in told["pictures"])
+    return Result(**told | words | {"pictures": pictures, "tables": tuple(tables)})
 
 
 def number(x: float, digits: int = 1) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dalembert.studies import fig4, fig5, fig6, fig7, fig8, mechanism, resonance, table1, table34
 from dalembert.studies.drawing import drawing_style
@@ -73,7 +73,7 @@ def reproduce(
     aside = tuple(n for n in names if n in ASIDE)
     if len(aside) == len(names) or (os.cpu_count() or 1) < 2:
         aside = ()
-    helper = Helper(aside, quick, say or (lambda text: None)) if aside else None
+    helper = Helper(aside, quick, folder, say or (lambda text: None)) if aside else None
     pool = ThreadPoolExecutor(1)
     waiting = {pool.submit(STUDIES[n].measure, lab): n for n in names if n not in aside}
     if helper is not None:
@@ -83,12 +83,10 @@ def reproduce(
         for future in as_completed(waiting):
             name = waiting[future]
             try:
-                data = future.result()
+                made = future.result()
             except Ended:
-                data = STUDIES[name].measure(lab)
-            with drawing_style():
-                result = STUDIES[name].present(lab, data)
-                _save(result, folder)
+                made = STUDIES[name].measure(lab)
+            result = made if isinstance(made, Result) else finish(name, lab, made, folder)
             results[name] = result
             while told < len(names) and names[told] in results:
                 told += 1
@@ -110,7 +108,12 @@ def reproduce(
     return Outcome(ordered, missing, path, seconds)
 
 
-def _save(result: Result, folder: Path) -> None:
-    for picture in result.pictures:
-        picture.figure.savefig(folder / f"{picture.stem}.svg", metadata={"Date": None})
-        picture.figure.savefig(folder / f"{picture.stem}.png", dpi=150)
+def finish(name: str, lab: Lab, data: Any, folder: Path) -> Result:
+    """Words, tables and figures of what was measured; the figures go into their files."""
+    with drawing_style():
+        result = STUDIES[name].present(lab, data)
+        for picture in result.pictures:
+            assert picture.figure is not None
+            picture.figure.savefig(folder / f"{picture.stem}.svg", metadata={"Date": None})
+            picture.figure.savefig(folder / f"{picture.stem}.png", dpi=150)
+    return result
