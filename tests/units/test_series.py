@@ -27,10 +27,10 @@ def test_running_mean_by_brute_force(spacing, window, count):
 
 
 def test_running_mean_of_an_even_number():
-    """The window reaches one sample further back than ahead; all of them lie inside the data."""
+    """The middle of the window lies between two samples; all of them lie inside the data."""
     t, x = np.arange(20.0), noise(20)
     times, means = running_mean(t, x, 4)
-    assert times == pytest.approx(np.arange(2, 19))
+    assert times == pytest.approx(np.arange(1.5, 18))
     assert means == pytest.approx([np.mean(x[i - 2 : i + 2]) for i in range(2, 19)], abs=1e-14)
 
 

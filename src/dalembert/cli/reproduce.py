@@ -11,6 +11,7 @@ from rich.table import Table as RichTable
 
 from dalembert.studies import chosen, reproduce
 from dalembert.studies.result import Cell, Result, Table
+from dalembert.studies.run import STUDIES
 
 TONES = {"exact": "green", "good": "green", "bounded": "cyan", "drift": "bold red", "differs": "bold yellow"}
 
@@ -18,7 +19,8 @@ TONES = {"exact": "green", "good": "green", "bounded": "cyan", "drift": "bold re
 def reproduce_and_report(console: Console, names: tuple[str, ...], quick: bool, out: str) -> None:
     """Runs, prints a table a study, and says where the report is."""
     names = chosen(names)
-    command = " ".join(["dalembert reproduce", *names, *(["--quick"] if quick else []), "--out", out])
+    asked = () if len(names) == len(STUDIES) else names
+    command = " ".join(["dalembert reproduce", *asked, *(["--quick"] if quick else []), "--out", out])
     with _progress(console, len(names)) as (say, done):
 
         def finished(result: Result) -> None:

@@ -15,13 +15,14 @@ from dalembert.diagnostics.floquet import (
 from dalembert.diagnostics.latitude import Latitude, latitude
 from dalembert.diagnostics.nonholonomy import Nonholonomy, nonholonomy
 from dalembert.diagnostics.order import Order, Terms, exact_ends, fitted_order, measured_order, measured_terms
-from dalembert.diagnostics.parasitic import Parasitic, normal_velocity, parasitic_mode
+from dalembert.diagnostics.parasitic import Parasitic, normal_velocity, parasitic_levels, parasitic_mode
 from dalembert.diagnostics.series import Drift, Verdict, drift, running_mean, slope
 from dalembert.diagnostics.stepmap import (
     Fibration,
     Volume,
     fibration_defects,
     passenger_exponents,
+    passenger_matrices,
     reversibility_defect,
     step_jacobian,
     step_map,
@@ -74,8 +75,10 @@ __all__ = [
     "nonholonomy",
     "normal_velocity",
     "orbit",
+    "parasitic_levels",
     "parasitic_mode",
     "passenger_exponents",
+    "passenger_matrices",
     "rebase",
     "resonance",
     "reversibility",

@@ -1,7 +1,7 @@
 """The parasitic mode of methods that live on TQ: the part of the normal velocity that changes sign every step."""
 
 from math import comb
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -50,32 +50,34 @@ def normal_velocity(trajectory: Trajectory) -> np.ndarray:
     return over_rows(_normal)(as_arrays(_system(trajectory)), trajectory.q, trajectory.v_full)
 
 
-def parasitic_mode(trajectory: Trajectory) -> Parasitic:
-    """Amplitude and growth of the alternating mode; needs every step of the run (save_every=1)."""
+def parasitic_levels(trajectory: Trajectory) -> tuple[np.ndarray, np.ndarray]:
+    """Times, and the amplitude of the alternating mode there: root mean squares over forty steps each.
+
+    Needs every step of the run (save_every=1).
+    """
     if trajectory.save_every != 1 or len(trajectory.t) < 200:
         raise ValueError(
             "the parasitic mode is seen from step to step: run 200 steps or more with save_every=1"
         )
-    return _of_series(np.asarray(trajectory.t), normal_velocity(trajectory))
-
-
-def _of_series(t: Any, normal: np.ndarray) -> Parasitic:
+    normal = normal_velocity(trajectory)
     alternating = np.stack([np.convolve(x, _FILTER, "valid") for x in normal.T], axis=-1)
     with np.errstate(over="ignore"):  # of a run that explodes
         square = np.sum(alternating**2, axis=1)
     blocks = len(square) // _BLOCK
     levels = np.sqrt(np.mean(square[: blocks * _BLOCK].reshape(blocks, _BLOCK), axis=1))
-    ends = (
-        float(levels[0]),
-        float(np.sqrt(np.mean(levels[-(blocks // 10 + 1) :] ** 2))),
-        float(np.max(levels)),
-    )
+    return np.asarray(trajectory.t)[: blocks * _BLOCK : _BLOCK], levels
+
+
+def parasitic_mode(trajectory: Trajectory) -> Parasitic:
+    """Amplitude and growth of the alternating mode; needs every step of the run (save_every=1)."""
+    times, levels = parasitic_levels(trajectory)
+    last = np.sqrt(np.mean(levels[-(len(levels) // 10 + 1) :] ** 2))
+    first, last, largest = float(levels[0]), float(last), float(np.max(levels))
     if np.min(levels) <= 0:
-        return Parasitic(*ends, np.nan)
-    grown = int(np.argmax(levels >= 0.5 * ends[2]))
-    until = grown + 1 if ends[2] > 3 * ends[0] and grown >= 2 else blocks
-    times = np.asarray(t)[: blocks * _BLOCK : _BLOCK]
-    return Parasitic(*ends, float(np.polyfit(times[:until], np.log(levels[:until]), 1)[0]))
+        return Parasitic(first, last, largest, np.nan)
+    grown = int(np.argmax(levels >= 0.5 * largest))
+    until = grown + 1 if largest > 3 * first and grown >= 2 else len(levels)
+    return Parasitic(first, last, largest, float(np.polyfit(times[:until], np.log(levels[:until]), 1)[0]))
 
 
 def _system(trajectory: Trajectory) -> System:

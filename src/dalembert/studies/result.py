@@ -69,9 +69,9 @@ def from_plain(told: dict[str, Any]) -> Result:
     for caption, columns, rows, groups in told["tables"]:
         cells = tuple(tuple(Cell(text, tone, tuple(notes)) for text, tone, notes in row) for row in rows)
         tables.append(Table(caption, tuple(columns), cells, tuple((name, span) for name, span in groups)))
-    words = {key: tuple(told[key]) for key in ("said", "found")}
     pictures = tuple(Picture(*picture) for picture in told["pictures"])
-    return Result(**told | words | {"pictures": pictures, "tables": tuple(tables)})
+    said, found = tuple(told["said"]), tuple(told["found"])
+    return Result(told["name"], told["title"], said, found, pictures, tuple(tables), None, told["ours"])
 
 
 def number(x: float, digits: int = 1) -> str:

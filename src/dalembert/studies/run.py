@@ -57,11 +57,13 @@ def reproduce(
     say: Callable[[str], None] | None = None,
     finished: Callable[[Result], None] | None = None,
     command: str = "",
+    alone: bool = False,
 ) -> Outcome:
     """Does the studies, writes PNG and SVG of each figure and report.html into `folder`.
 
     `say` is told what is being computed, `finished` is given each result, in the order of the paper. Ctrl-C
-    ends the work; what was finished is in the report.
+    ends the work; what was finished is in the report. Where there are two cores a second process does some of
+    the studies, whose results then come without their data; `alone` does everything here.
     """
     names = chosen(tuple(names))
     folder = Path(folder)
@@ -71,7 +73,7 @@ def reproduce(
     results: dict[str, Result] = {}
     told = 0
     aside = tuple(n for n in names if n in ASIDE)
-    if len(aside) == len(names) or (os.cpu_count() or 1) < 2:
+    if len(aside) == len(names) or (os.cpu_count() or 1) < 2 or alone:
         aside = ()
     helper = Helper(aside, quick, folder, say or (lambda text: None)) if aside else None
     pool = ThreadPoolExecutor(1)
