@@ -158,6 +158,20 @@ def test_bad_input(options, words):
         da.audit(SYSTEM, da.LeapFrog(), **options)
 
 
+@pytest.mark.parametrize(
+    ("system", "method", "words"),
+    [
+        (da.zoo.PendulumCVT, da.LeapFrog(), "got the class PendulumCVT"),
+        (SYSTEM, da.LeapFrog, "expected a method"),
+        (SYSTEM, [], "expected a method"),
+        (SYSTEM, [da.LeapFrog(), "frame"], "expected a method"),
+    ],
+)
+def test_what_is_no_system_or_method(system, method, words):
+    with pytest.raises(ValueError, match=words):
+        da.audit(system, method)
+
+
 def test_a_method_that_does_not_fit_is_refused_before_anything_runs():
     with pytest.raises(ValueError, match="constant mass matrix"):
         da.audit(da.zoo.ChaplyginSleigh(), [da.FrameGradient(), da.LeapFrog()])

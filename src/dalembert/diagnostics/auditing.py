@@ -19,7 +19,7 @@ from dalembert.diagnostics.rows import over_rows
 from dalembert.diagnostics.series import Drift, Verdict, drift
 from dalembert.diagnostics.stepmap import fibration_defects, reversibility_defect, volume_change
 from dalembert.methods import Claims, Method
-from dalembert.model import System, as_arrays, total_energy
+from dalembert.model import System, as_arrays, check_system, total_energy
 from dalembert.simulate import Trajectory, simulate
 
 # More rows than this are not kept of a long run.
@@ -88,6 +88,10 @@ def audit(
     from states of that run give the rest: reversibility, fibration, volume. `progress` is called with a line about
     each thing begun.
     """
+    check_system(system)
+    methods = [method] if isinstance(method, Method) else list(method) if isinstance(method, Sequence) else []
+    if not methods or not all(isinstance(each, Method) for each in methods):
+        raise ValueError(f"expected a method such as FrameGradient(), or a list of them, got {method!r}")
     if (q0 is None) != (v0 is None):
         raise ValueError("give both q0 and v0, or neither and the system's own start is taken")
     if q0 is None:
@@ -99,7 +103,6 @@ def audit(
         raise ValueError(
             f"an audit needs 10,000 steps or more to tell a drift from an oscillation, got {steps}"
         )
-    methods = [method] if isinstance(method, Method) else list(method)
     tell = progress or (lambda line: None)
     # A first step by each: what a method refuses, and a start off the constraint, come out before anything long.
     for each in methods:
