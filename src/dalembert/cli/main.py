@@ -14,6 +14,8 @@ app = App(
     help_format="plaintext",
     version_flags=["--version"],
 )
+# name=value, as often as one likes.
+Parameters = Annotated[list[str] | None, Parameter(name="--param", consume_multiple=False, negative="")]
 # Tables keep a readable width when the output goes to a file.
 console = Console(width=None if sys.stdout.isatty() else 110)
 
@@ -54,7 +56,7 @@ def run(
     method: str = "frame",
     h: float | None = None,
     steps: float = 10_000,
-    param: Annotated[list[str] | None, Parameter(name="--param", consume_multiple=False, negative="")] = None,
+    param: Parameters = None,
     start: str | None = None,
     save_every: int | None = None,
     out: str | None = None,
@@ -97,7 +99,7 @@ def audit(
     method: Annotated[list[str], Parameter(name="--method", consume_multiple=False, negative="")],
     h: float | None = None,
     steps: float = 300_000,
-    param: Annotated[list[str] | None, Parameter(name="--param", consume_multiple=False, negative="")] = None,
+    param: Parameters = None,
     start: str | None = None,
     json: str | None = None,
     strict: Annotated[bool, Parameter(negative="")] = False,

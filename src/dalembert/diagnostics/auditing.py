@@ -10,7 +10,7 @@ from jax import Array
 
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.findings import ROUNDING, Audit
-from dalembert.diagnostics.floquet import measured_period, orbit, resonance, section
+from dalembert.diagnostics.floquet import Orbit, measured_period, orbit, resonance, section
 from dalembert.diagnostics.latitude import Latitude
 from dalembert.diagnostics.nonholonomy import nonholonomy
 from dalembert.diagnostics.order import Exact, exact_ends, measured_order, measured_terms
@@ -35,6 +35,8 @@ class Subject(NamedTuple):
     v0: np.ndarray
     h: float
     coupled: CoupledSystem | None
+    orbit: Orbit | None
+    """One period of the driver; None where there is no driver, or it is not periodic."""
     latitude: Latitude | None
     exact: Exact
     structure: str
@@ -45,12 +47,13 @@ def subject(
     system: System, q0: Any, v0: Any, h: float, integrals: Mapping[str, Callable] | None = None
 ) -> Subject:
     """Everything about the system that all methods share: structure, hidden integral, exact motion."""
-    coupled = hidden = None
+    coupled = found = hidden = None
     try:
         coupled = CoupledSystem.of(system, q0)
-        hidden = Latitude.of(coupled, q0, v0, h)
+        found = orbit(coupled, *section(coupled, q0, v0), h)
+        hidden = Latitude.of(coupled, q0, v0, h, found)
     except ValueError:
-        pass  # not coupled, or without that integral: the audit does without
+        pass  # not coupled, not periodic, or without that integral: the audit does without
     exact = exact_ends(system, q0, v0, 40 * h)
     given = {**system.integrals(), **(integrals or {})}
     return Subject(
@@ -59,6 +62,7 @@ def subject(
         np.asarray(v0, float),
         h,
         coupled,
+        found,
         hidden,
         exact,
         str(nonholonomy(system, q0)),
@@ -177,13 +181,10 @@ def _claims(method: Method, system: System) -> Claims | None:
 
 def _resonance(about: Subject, sol: Trajectory) -> tuple[float, float] | None:
     """Whether the driver's period in this run is near a resonance with a mode that changes sign every step."""
-    if about.coupled is None:
+    coupled, found = about.coupled, about.orbit
+    if coupled is None or found is None:
         return None
-    try:
-        found = orbit(about.coupled, *section(about.coupled, about.q0, about.v0), about.h)
-    except ValueError:
-        return None  # the driver is not periodic
-    period = measured_period(sol.t, sol.q[:, about.coupled.index], found.base[0], about.coupled.is_angle)
+    period = measured_period(sol.t, sol.q[:, coupled.index], found.base[0], coupled.is_angle)
     if not np.isfinite(period):
         return None
     return resonance(period, np.abs(np.angle(np.linalg.eigvals(found.rotation))), about.h)

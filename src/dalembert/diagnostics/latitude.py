@@ -42,10 +42,17 @@ class Latitude(NamedTuple):
     """The value at the state, which the exact motion keeps."""
 
     @classmethod
-    def of(cls, system: System | CoupledSystem, q: Any, v: Any, h: float | None = None) -> "Latitude":
-        """The integral for the orbit through (q, v); ValueError with the reason where there is none."""
+    def of(
+        cls,
+        system: System | CoupledSystem,
+        q: Any,
+        v: Any,
+        h: float | None = None,
+        found: Orbit | None = None,
+    ) -> "Latitude":
+        """The integral for the orbit through (q, v), which may be `found` already; ValueError where there is none."""
         coupled = _with_axis(system, q)
-        found = orbit(coupled, *section(coupled, q, v), h)
+        found = orbit(coupled, *section(coupled, q, v), h) if found is None else found
         axis, angle = axis_and_angle(found.rotation)
         return cls(coupled, found, axis, angle, latitude(coupled, q, v, h))
 
