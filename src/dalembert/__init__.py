@@ -11,19 +11,22 @@ import jax
 if os.environ.get("JAX_ENABLE_X64", "1").lower() not in ("0", "false", "off", ""):
     jax.config.update("jax_enable_x64", True)
 
-from dalembert import diagnostics, zoo
+from dalembert import diagnostics, discrete, zoo
 from dalembert.diagnostics import CoupledSystem, audit, nonholonomy
 from dalembert.methods import (
     DLA,
     DLA01,
+    GNI,
     Composition,
     DiscreteGradient,
     FrameGradient,
     LeapFrog,
+    LieGNI,
     Method,
     Reference,
+    VariationalDLA,
 )
-from dalembert.model import System, system
+from dalembert.model import Chart, GroupSystem, System, groups, system
 from dalembert.results import load
 from dalembert.simulate import SimulationError, Status, Trajectory, ensemble, simulate
 
@@ -32,20 +35,27 @@ __version__ = "0.3.0"
 __all__ = [
     "DLA",
     "DLA01",
+    "GNI",
+    "Chart",
     "Composition",
     "CoupledSystem",
     "DiscreteGradient",
     "FrameGradient",
+    "GroupSystem",
     "LeapFrog",
+    "LieGNI",
     "Method",
     "Reference",
     "SimulationError",
     "Status",
     "System",
     "Trajectory",
+    "VariationalDLA",
     "audit",
     "diagnostics",
+    "discrete",
     "ensemble",
+    "groups",
     "load",
     "nonholonomy",
     "simulate",

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model import System, annihilator, as_arrays, check_system
+from dalembert.model import Chart, GroupSystem, System, annihilator, as_arrays, check_system
 from dalembert.numerics import compiled
 
 # Singular values below this part of the largest count as zero; brackets of smooth functions are exact to rounding.
@@ -65,6 +65,9 @@ def nonholonomy(system: System, q: Any = None) -> Nonholonomy:
     n = system.dimension
     if q.shape != (n,):
         raise ValueError(f"q must have shape ({n},), got {q.shape}")
+    if isinstance(system, GroupSystem):
+        system, q = Chart(system, jnp.asarray(q)), np.zeros(system.velocity_dimension)
+        n = len(q)
     system = as_arrays(system)
     nearby = _growth(system, q + 0.05 * np.random.default_rng(2).normal(size=n), None)
     return Nonholonomy(_growth(system, q, nearby[-1]), nearby, n)

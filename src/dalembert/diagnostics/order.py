@@ -7,7 +7,15 @@ from jax import Array
 
 from dalembert.diagnostics.rows import over_rows
 from dalembert.methods import Method, Reference
-from dalembert.model import System, acceleration, as_arrays, potential_gradient, project
+from dalembert.model import (
+    System,
+    acceleration,
+    as_arrays,
+    difference,
+    displaced,
+    potential_gradient,
+    project,
+)
 from dalembert.numerics import solve_spd
 from dalembert.simulate import SimulationError, ensemble, simulate
 
@@ -32,12 +40,13 @@ class Order(NamedTuple):
 
 def nearby_starts(system: System, q0: Any, v0: Any, count: int = STARTS) -> tuple[np.ndarray, np.ndarray]:
     """The start and some near it, their velocities on the constraint, so that no accident of one decides."""
-    draw = np.random.default_rng(3).uniform(-1, 1, size=(2, count, len(np.asarray(q0))))
+    draw = np.random.default_rng(3).uniform(-1, 1, size=(2, count, len(np.asarray(v0))))
     draw[:, 0] = 0
     speed = max(float(np.max(np.abs(np.asarray(v0)))), 1e-300)
-    q = np.asarray(q0, float) + 0.05 * draw[0]
+    system, base = as_arrays(system), np.broadcast_to(np.asarray(q0, float), (count, np.size(q0)))
+    q = over_rows(displaced)(system, base, 0.05 * draw[0])
     v = np.asarray(v0, float) + 0.05 * speed * draw[1]
-    return q, over_rows(project)(as_arrays(system), q, v)
+    return q, over_rows(project)(system, q, v)
 
 
 def fitted_order(steps: Any, errors: Any, plateau: float = PLATEAU, points: int = 4) -> float:
@@ -141,7 +150,7 @@ def measured_terms(system: System, method: Method, q: Any, v: Any, h: float) -> 
     tiny = 1e-5 * h
     run = ensemble(system, method, q, v, h=tiny, steps=2, save_every=2)
     rate = (np.asarray(run.v)[:, -1] - v) / (2 * tiny)
-    drift = (np.asarray(run.q)[:, -1] - q) / (2 * tiny)
+    drift = over_rows(difference)(as_arrays(system), q, np.asarray(run.q)[:, -1]) / (2 * tiny)
     found = dict.fromkeys(("potential", "inertia", "forces"), np.nan)
     parts = dict(zip(found, over_rows(_parts)(as_arrays(system), q, v), strict=True))
     scale = sum(float(np.max(np.abs(x))) for x in parts.values())

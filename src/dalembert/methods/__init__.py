@@ -5,22 +5,30 @@ from dalembert.methods.composition import Composition
 from dalembert.methods.discrete_gradient import DiscreteGradient
 from dalembert.methods.dla import DLA, DLA01
 from dalembert.methods.frame_gradient import FrameGradient
+from dalembert.methods.gni import GNI
 from dalembert.methods.leapfrog import LeapFrog
+from dalembert.methods.lie_gni import LieGNI
 from dalembert.methods.reference import Reference
+from dalembert.methods.reflecting import parasitic_amplitude
 from dalembert.methods.spelling import METHODS, method_from_text
+from dalembert.methods.variational import VariationalDLA
 
 __all__ = [
     "DLA",
     "DLA01",
+    "GNI",
     "METHODS",
     "Claims",
     "Composition",
     "DiscreteGradient",
     "FrameGradient",
     "LeapFrog",
+    "LieGNI",
     "Method",
     "Reference",
     "Report",
     "State",
+    "VariationalDLA",
     "method_from_text",
+    "parasitic_amplitude",
 ]

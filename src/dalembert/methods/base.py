@@ -59,6 +59,8 @@ class Method(eqx.Module):
     """Whether the method takes Lagrangians that are not kinetic minus potential energy."""
     native: ClassVar[bool] = True
     """Whether a step is short enough, in scalar operations, to be made into machine code."""
+    on_groups: ClassVar[bool | None] = False
+    """Whether the method is one for systems on Lie groups; None where it takes both kinds."""
     takes_forces: ClassVar[bool] = False
     """Whether the method takes non-conservative forces."""
 
@@ -91,6 +93,10 @@ class Method(eqx.Module):
         """None where symmetric compositions raise the order; else the reason why they must not be made."""
         return "it does not say that it is symmetric"
 
+    def remarks(self, trajectory: Any) -> list[str]:
+        """Sentences about a finished run that its user should read; they are given as warnings."""
+        return []
+
     @property
     def spelling(self) -> str:
         """The name on the command line."""
@@ -99,6 +105,7 @@ class Method(eqx.Module):
     def check(self, system: System, survey: Survey) -> None:
         """Refuses a system the method is not defined for, naming one that is."""
         name = type(self).__name__
+        self.check_description(system)
         if not self.general_lagrangian and not is_mechanical(survey):
             raise ValueError(
                 f"{name} needs a Lagrangian that is kinetic energy, quadratic in v, minus a potential; that of "
@@ -109,14 +116,23 @@ class Method(eqx.Module):
                 f"{name} is defined for a constant mass matrix, but the mass matrix of {type(system).__name__} "
                 "depends on q. Use FrameGradient() or Reference(), or coordinates in which it is constant"
             )
-        self.check_forces(system)
 
-    def check_forces(self, system: System) -> None:
+    def check_description(self, system: System) -> None:
         """The part of `check` that needs no values, and so holds inside other JAX code too."""
-        if not self.takes_forces and system.gives("forces"):
-            name = type(self).__name__
+        name, kind = type(self).__name__, type(system).__name__
+        if self.on_groups is False and system.group is not None:
             raise ValueError(
-                f"{name} is defined without non-conservative forces, but {type(system).__name__} gives "
+                f"{name} works in coordinates, but {kind} lives on the group {system.group.name}. Use LieGNI() or "
+                f"Reference(), or coordinates near one configuration: Chart({kind}(), q0)"
+            )
+        if self.on_groups and system.group is None:
+            raise ValueError(
+                f"{name} is defined on Lie groups, but {kind} is given in coordinates. Use GNI(), or write the "
+                "system as a GroupSystem"
+            )
+        if not self.takes_forces and system.gives("forces"):
+            raise ValueError(
+                f"{name} is defined without non-conservative forces, but {kind} gives "
                 "forces(q, v). Use FrameGradient() or Reference()"
             )
 

@@ -121,8 +121,8 @@ class Composition(Method):
     def check(self, system: System, survey: Survey) -> None:
         self.method.check(system, survey)
 
-    def check_forces(self, system: System) -> None:
-        self.method.check_forces(system)
+    def check_description(self, system: System) -> None:
+        self.method.check_description(system)
 
     @property
     def spelling(self) -> str:

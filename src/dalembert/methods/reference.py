@@ -7,14 +7,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.methods.base import Claims, Method, Report, State
-from dalembert.model import System, acceleration, project
+from dalembert.model import System, acceleration, project, rate
 
 
 class Reference(Method):
     """The index-reduced equations of motion by an adaptive Runge-Kutta method of order 8 (diffrax Dopri8).
 
     Equations: q' = v, v' = M^-1 (dL/dq - (d/dq dL/dv) v + F + A^T lam), lam from d/dt (A v) = 0. The
-    velocity is projected onto D after each step of size h. Takes every system, also Lagrangians that
+    velocity is projected onto D after each step of size h. On a group q' = q v, v the body velocity. Takes every system, also Lagrangians that
     are not quadratic in v. It keeps nothing by construction: it is accurate, for a while.
     Memory: the size of the last inner step.
     """
@@ -25,6 +25,7 @@ class Reference(Method):
     general_lagrangian = True
     takes_forces = True
     native = False
+    on_groups = None
 
     def __check_init__(self):
         given = (self.rtol, self.atol)
@@ -45,7 +46,7 @@ class Reference(Method):
         import diffrax  # 0.6 s to import, and nothing else needs it
 
         def field(t: Any, y: State, args: Any) -> State:
-            return State(y.v, acceleration(system, y.q, y.v)[0])
+            return State(rate(system, y.q, y.v), acceleration(system, y.q, y.v)[0])
 
         solution = diffrax.diffeqsolve(
             diffrax.ODETerm(field),
@@ -63,6 +64,8 @@ class Reference(Method):
         q1, v1 = solution.ys.q[-1], solution.ys.v[-1]
         steps = solution.stats["num_steps"]
         ok = solution.result == diffrax.RESULTS.successful
+        if system.group is not None:
+            q1 = system.group.restore(q1)
         state = State(q1, project(system, q1, v1))
         inner = h / jnp.maximum(solution.stats["num_accepted_steps"], 1)
         report = Report(jnp.zeros(()), steps.astype(jnp.int32), ok)

@@ -1,9 +1,12 @@
 """What a mechanical system is: coordinates, a Lagrangian, constraints; and the geometry these define."""
 
+from dalembert.model import groups
 from dalembert.model.checks import check_start, check_system
 from dalembert.model.geometry import (
     acceleration,
     annihilator,
+    difference,
+    displaced,
     frame_at,
     multipliers,
     nearest_frame,
@@ -11,14 +14,20 @@ from dalembert.model.geometry import (
     orthonormal_frame,
     potential_gradient,
     project,
+    rate,
     reaction,
     total_energy,
 )
+from dalembert.model.group_system import Chart, GroupSystem
+from dalembert.model.groups import Group
 from dalembert.model.survey import TOLERANCE, Survey, is_constant_metric, is_mechanical, survey
 from dalembert.model.system import System, as_arrays, system
 
 __all__ = [
     "TOLERANCE",
+    "Chart",
+    "Group",
+    "GroupSystem",
     "Survey",
     "System",
     "acceleration",
@@ -26,7 +35,10 @@ __all__ = [
     "as_arrays",
     "check_start",
     "check_system",
+    "difference",
+    "displaced",
     "frame_at",
+    "groups",
     "is_constant_metric",
     "is_mechanical",
     "multipliers",
@@ -35,6 +47,7 @@ __all__ = [
     "orthonormal_frame",
     "potential_gradient",
     "project",
+    "rate",
     "reaction",
     "survey",
     "system",

@@ -77,12 +77,12 @@ def _shape(system: System, name: str, function: Callable, *arguments: Any) -> tu
 
 
 def _check_shapes(system: System) -> None:
-    n = system.dimension
+    n = system.velocity_dimension
     label = type(system).__name__
     arrays = as_arrays(system)
-    q = jax.ShapeDtypeStruct((n,), jnp.asarray(0.0).dtype)
+    q, v = (jax.ShapeDtypeStruct((size,), jnp.asarray(0.0).dtype) for size in (system.dimension, n))
     expected: list[tuple[str, tuple, Callable[[tuple], bool], str]] = [
-        ("lagrangian", (q, q), lambda s: s == (), "a number (shape ())"),
+        ("lagrangian", (q, v), lambda s: s == (), "a number (shape ())"),
         ("metric", (q,), lambda s: s == (n, n), f"a matrix of shape ({n}, {n})"),
         ("potential", (q,), lambda s: s == (), "a number (shape ())"),
         (
@@ -97,7 +97,8 @@ def _check_shapes(system: System) -> None:
             lambda s: len(s) == 2 and s[0] == n and 0 < s[1] <= n,
             f"shape ({n}, r) with r <= {n}",
         ),
-        ("forces", (q, q), lambda s: s == (n,), f"shape ({n},)"),
+        ("generators", (q,), lambda s: len(s) == 2 and s[0] == n, f"shape ({n}, k), one column a generator"),
+        ("forces", (q, v), lambda s: s == (n,), f"shape ({n},)"),
     ]
     shapes = {}
     for name, arguments, fits, wanted in expected:
@@ -124,10 +125,9 @@ def check_start(system: System, q0: Any, v0: Any, call: Callable[..., Any] = sur
 
     `call` evaluates the system's functions; a caller that knows a quicker way may give its own.
     """
-    n = system.dimension
-    names = ", ".join(system.coordinates)
     values = []
-    for label, x in (("q0", q0), ("v0", v0)):
+    for label, x, names in (("q0", q0, system.coordinates), ("v0", v0, system.velocity_names)):
+        n, names = len(names), ", ".join(names)
         try:
             x = np.asarray(x)
         except ValueError as error:  # lists of unequal length
@@ -145,7 +145,9 @@ def check_start(system: System, q0: Any, v0: Any, call: Callable[..., Any] = sur
     # Fixed samples, so that the answer to a question about a system does not vary.
     random = np.random.default_rng(20)
     reach = np.repeat([1.0, 10.0], 6)[:, None]
-    around = q + reach * random.uniform(-1, 1, (12, n))
+    n = len(v)
+    around = reach * random.uniform(-1, 1, (12, n))
+    around = q + around if system.group is None else _around(system, q, around)
     velocities = (1 + np.max(np.abs(v))) * random.uniform(-1, 1, (6, n))
     survey = call(as_arrays(system), q, v, around, velocities)
     survey = jax.tree.map(np.asarray, survey)
@@ -153,6 +155,19 @@ def check_start(system: System, q0: Any, v0: Any, call: Callable[..., Any] = sur
     _check_constraints(system, q, v, survey)
     _check_angles(system, survey)
     return survey
+
+
+def _around(system: System, q: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+    """Elements of the group around q, which must be one itself."""
+    group = system.group
+    assert group is not None
+    defect = float(group.defect(jnp.asarray(q)))
+    if not defect < TOLERANCE:
+        raise ValueError(
+            f"{type(system).__name__}: q0 is not an element of {group.name}: it is off by {defect:.3g}, expected zero. "
+            f"q0 holds ({', '.join(group.coordinates)}); the neutral element is {np.asarray(group.identity()).tolist()}"
+        )
+    return np.asarray(jax.vmap(lambda x: group.multiply(jnp.asarray(q), group.exp(x)))(jnp.asarray(shifts)))
 
 
 def _check_lagrangian(system: System, q: np.ndarray, survey: Survey) -> None:

@@ -13,9 +13,31 @@ from dalembert.model.system import System
 from dalembert.numerics import inverse_square_root, matmul, matvec, null_space, solve, solve_spd
 
 
+def displaced(system: System, q: Array, x: Array) -> Array:
+    """The configuration q + x; on a group q exp(x)."""
+    return q + x if system.group is None else system.group.multiply(q, system.group.exp(x))
+
+
+def difference(system: System, q0: Array, q1: Array) -> Array:
+    """q1 - q0; on a group coordinates in the algebra of q0^-1 q1, which lies near the identity."""
+    return (
+        q1 - q0
+        if system.group is None
+        else system.group.local(system.group.multiply(system.group.inverse(q0), q1))
+    )
+
+
+def rate(system: System, q: Array, v: Array) -> Array:
+    """q', the derivative of the coordinates: v itself, but on a group that of the element's numbers."""
+    return v if system.group is None else system.group.velocity(q, v)
+
+
 def potential_gradient(system: System, q: Array) -> Array:
-    """grad V(q)."""
-    return jax.grad(system.potential)(q)
+    """grad V(q), a covector for velocities."""
+    if system.group is None:
+        return jax.grad(system.potential)(q)
+    zero = jnp.zeros(system.velocity_dimension, q.dtype)
+    return jax.grad(lambda x: system.potential(displaced(system, q, x)))(zero)
 
 
 def annihilator(system: System, q: Array) -> Array:
@@ -100,7 +122,14 @@ def reaction(system: System, q: Array, lam: Array) -> Array:
 
 
 def free_acceleration(system: System, q: Array, v: Array) -> Array:
-    """The acceleration without constraints: M^-1 (dL/dq - (d/dq dL/dv) v + forces)."""
+    """The acceleration without constraints: M^-1 (dL/dq - (d/dq dL/dv) v + forces).
+
+    On a group that of the body velocity: I^-1 (ad_v^T I v - grad V + forces).
+    """
+    if system.group is not None:
+        mass = system.metric(q)
+        force = matvec(system.group.bracket(v).T, matvec(mass, v)) + system.forces(q, v)
+        return solve_spd(mass, force - potential_gradient(system, q))
     momentum = jax.grad(system.lagrangian, argnums=1)
     _, transport = jax.jvp(lambda x: momentum(x, v), (q,), (v,))
     force = jax.grad(system.lagrangian)(q, v) - transport + system.forces(q, v)
@@ -118,13 +147,13 @@ def acceleration(system: System, q: Array, v: Array) -> tuple[Array, Array]:
         b, weights = system.frame(q), matmul(system.frame(q).T, mass)
         gram = matmul(weights, b)
         w = solve_spd(gram, matvec(weights, v))
-        _, turning = jax.jvp(lambda x: matvec(system.frame(x), w), (q,), (v,))
+        _, turning = jax.jvp(lambda x: matvec(system.frame(x), w), (q,), (rate(system, q, v),))
         total = turning + matvec(b, solve_spd(gram, matvec(weights, free - turning)))
         a = annihilator(system, q)
         lam = solve_spd(matmul(a, solve_spd(mass, a.T)), matvec(a, total - free))
         return total, lam
     a = system.constraints(q)
-    _, turning = jax.jvp(lambda x: matvec(system.constraints(x), v), (q,), (v,))
+    _, turning = jax.jvp(lambda x: matvec(system.constraints(x), v), (q,), (rate(system, q, v),))
     z = solve_spd(mass, a.T)
     lam = solve_spd(matmul(a, z), -turning - matvec(a, free))
     return free + matvec(z, lam), lam

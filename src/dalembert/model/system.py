@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dalembert.model.groups import Group
 from dalembert.numerics import is_traced
 
 T = TypeVar("T")
@@ -37,6 +38,8 @@ class System(eqx.Module):
     angles: ClassVar[tuple[str, ...]] = ()
     """Coordinates of period 2 pi: runs keep them near zero inside, so that long rotations stay accurate."""
 
+    group: ClassVar[Group | None] = None
+    """The Lie group that configurations are elements of, for a GroupSystem; velocities are then the body's."""
     step: ClassVar[float | None] = None
     """A step size to start with, which the command line uses."""
 
@@ -92,6 +95,14 @@ class System(eqx.Module):
         """Functions of (q, v) that the exact motion keeps, by name, beside the energy."""
         return {}
 
+    def generators(self, q: Array) -> Array:
+        """(n, k) infinitesimal generators xi_Q(q) of a symmetry group, one column a basis vector of its algebra."""
+        return jnp.zeros((self.velocity_dimension, 0), q.dtype)
+
+    def sections(self) -> Mapping[str, Callable[[Array], Array]]:
+        """Functions q -> xi (k numbers) whose generators lie in D, by name: each has a momentum equation."""
+        return {}
+
     @classmethod  # access to an ordinary method of a module takes ten times as long
     def gives(cls, name: str) -> bool:
         """Whether the subclass defines this function itself."""
@@ -101,6 +112,16 @@ class System(eqx.Module):
     def dimension(self) -> int:
         """The number of coordinates."""
         return len(self.coordinates)
+
+    @property
+    def velocity_names(self) -> tuple[str, ...]:
+        """One name a component of the velocity."""
+        return self.coordinates
+
+    @property
+    def velocity_dimension(self) -> int:
+        """The number of components of a velocity."""
+        return len(self.velocity_names)
 
 
 def system(

@@ -13,11 +13,21 @@ from dalembert.numerics.linear import (
     solve_spd,
 )
 from dalembert.numerics.newton import NewtonInfo, newton
+from dalembert.numerics.rotations import (
+    cosine,
+    cotangent_ratio,
+    excess_ratio,
+    sine_ratio,
+    versine_ratio,
+)
 from dalembert.numerics.written import is_written_constant
 
 __all__ = [
     "NewtonInfo",
     "compiled",
+    "cosine",
+    "cotangent_ratio",
+    "excess_ratio",
     "extrapolated_step",
     "inverse_square_root",
     "is_traced",
@@ -28,6 +38,8 @@ __all__ = [
     "newton",
     "null_space",
     "pivot_floor",
+    "sine_ratio",
     "solve",
     "solve_spd",
+    "versine_ratio",
 ]

@@ -123,7 +123,10 @@ def loop_of(system: System, method: Method) -> Loop:
 def _make(system: System, method: Method) -> Loop:
     # Shapes and types alone, so that nothing of this run stays behind in the loop.
     system, method = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), (system, method))
-    h, q = jax.ShapeDtypeStruct((), float), jax.ShapeDtypeStruct((system.dimension,), float)
+    h, q, v = (
+        jax.ShapeDtypeStruct(shape, float)
+        for shape in ((), (system.dimension,), (system.velocity_dimension,))
+    )
     return Loop(
         begin=lambda p, start: first_carry(p[0], p[1], start[0], start[1], p[2]),
         step=lambda p, carry: attempt(p[0], p[1], carry, p[2]),
@@ -131,7 +134,7 @@ def _make(system: System, method: Method) -> Loop:
         told=lambda carry: (carry.code, carry.residual),
         counted=lambda carry: (carry.step,),
         parameters=(system, method, h),
-        start=(q, q),
+        start=(q, v),
     )
 
 

@@ -16,8 +16,8 @@ from dalembert.simulate.engine import quick_survey
 
 def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray, np.ndarray, int]:
     """The starts as (N, n) arrays, and N."""
-    n, arrays = system.dimension, {}
-    for name, x in (("q0", q0), ("v0", v0)):
+    arrays = {}
+    for name, x, n in (("q0", q0, system.dimension), ("v0", v0, system.velocity_dimension)):
         x = np.asarray(x)
         if x.dtype.kind not in "fiu":
             raise ValueError(f"{name} must hold real numbers, got {x.dtype}")
@@ -34,13 +34,14 @@ def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray,
         sizes = set(parameters)
     if len(sizes) != 1:
         raise ValueError(
-            f"an ensemble needs one batch size: q0 or v0 of shape (N, {n}), or h of shape (N,); got q0 "
+            f"an ensemble needs one batch size: one row a member in q0 or v0, or h of shape (N,); got q0 "
             f"{arrays['q0'].shape}, v0 {arrays['v0'].shape}, h {np.shape(h)}"
         )
     size = sizes.pop()
     if size == 0:
         raise ValueError("an ensemble needs at least one member")
-    return np.broadcast_to(arrays["q0"], (size, n)), np.broadcast_to(arrays["v0"], (size, n)), size
+    q0, v0 = (np.broadcast_to(x, (size, x.shape[-1])) for x in arrays.values())
+    return q0, v0, size
 
 
 def check_members(tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v0: np.ndarray) -> None:
@@ -65,6 +66,12 @@ def check_members(tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v
             a + np.flatnonzero(np.asarray(_violates(axes, len(q0[part]))(systems, q0[part], v0[part])))
         )
     bad = np.concatenate(bad)
+    if system.group is not None:
+        off = np.flatnonzero(~(np.asarray(jax.vmap(system.group.defect)(jnp.asarray(q0))) < TOLERANCE))
+        if off.size:
+            raise ValueError(
+                f"{type(system).__name__}: q0 is not an element of {system.group.name} for {_members(off)}"
+            )
     if bad.size:
         raise ValueError(
             f"{type(system).__name__}: the start velocity violates the constraint A(q0) v0 = 0 for {_members(bad)}; "

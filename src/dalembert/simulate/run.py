@@ -69,6 +69,8 @@ def simulate(
         warnings.warn(solution.message, stacklevel=2)
     elif throw and solution.status is not Status.OK:
         raise SimulationError(solution.message, solution)
+    for remark in method.remarks(solution):
+        warnings.warn(remark, stacklevel=2)
     return solution
 
 
@@ -87,7 +89,7 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any) -> None:
     check_method(method)
     if traced:
         _check_shapes(system, q0, v0)
-        method.check_forces(system)
+        method.check_description(system)
         return
     with _telling_of_closures():
         method.check(system, check_start(system, q0, v0, quick_survey))
@@ -186,7 +188,6 @@ def check_numbers(h: Any, steps: Any, save_every: Any, t0: Any) -> None:
 
 
 def _check_shapes(system: System, q0: Any, v0: Any) -> None:
-    n = system.dimension
-    for name, x in (("q0", q0), ("v0", v0)):
+    for name, x, n in (("q0", q0, system.dimension), ("v0", v0, system.velocity_dimension)):
         if np.shape(x) != (n,):
             raise ValueError(f"{name} must have shape ({n},), got {np.shape(x)}")

@@ -47,11 +47,17 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
     units = list(system.units) if system is not None else stored["units"]
     many = ("member",) if np.ndim(sol.q) == 3 else ()
     rows = (*many, "time")
-    pairs: dict[str, Any] = {name: ((*rows, "coordinate"), np.asarray(getattr(sol, name))) for name in ARRAYS}
+    # On a group velocities have components of their own.
+    moving = list(system.velocity_names) if system is not None else stored["velocities"]
+    across = {"q": "coordinate", "v": "coordinate" if moving == names else "velocity"}
+    across["v_full"] = across["v"]
+    pairs: dict[str, Any] = {name: ((*rows, across[name]), np.asarray(getattr(sol, name))) for name in ARRAYS}
     if many:
         pairs |= {name: ("member", np.asarray(getattr(sol, name))) for name in ("code", "steps", "residual")}
         pairs["step"] = ("member", np.broadcast_to(np.asarray(sol.h), len(sol.q)))
     coords: dict[str, Any] = {"coordinate": np.asarray(names, dtype=str)}
+    if moving != names:
+        coords["velocity"] = np.asarray(moving, dtype=str)
     if np.ndim(sol.t) == 1:
         coords["time"] = np.asarray(sol.t)
     else:
@@ -95,6 +101,9 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
         "save_every": sol.save_every,
         "versions": json.dumps(_versions()),
     }
+    group = system.group.name if system is not None and system.group is not None else stored.get("group")
+    if group:
+        data.attrs["group"] = group
     if many:
         data.attrs["varied"] = json.dumps(sol.varied)
     else:
@@ -143,6 +152,8 @@ def load(path: Any, system: System | None = None) -> Trajectory:
         method = None
     stored = {
         "coordinates": data.coordinate.values.tolist(),
+        "velocities": data[data.v.dims[-1]].values.tolist(),
+        "group": told.get("group"),
         "units": data.unit.values.tolist() if "unit" in data.coords else [],
         **{key: told[key] for key in ("system", "parameters", "options", "method", "versions")},
         **{key: data[key].values for key in ("energy", "energy_full", "constraint_residual")},

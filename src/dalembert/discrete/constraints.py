@@ -1,0 +1,83 @@
+"""Discrete constraints: conditions on two configurations that stand for A(q) v = 0."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from dalembert.model import System, annihilator
+from dalembert.numerics import matvec
+
+
+class DiscreteConstraint(eqx.Module):
+    """A function of two configurations that vanishes on the discrete constraint. Subclasses give `value`."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether (q1, q0; -h) satisfies it where (q0, q1; h) does."""
+        return True
+
+    @property
+    def spelling(self) -> str:
+        """The name on the command line."""
+        return type(self).__name__.lower()
+
+    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        """(m,) zero on the constraint; u = (q1 - q0)/h."""
+        raise NotImplementedError(f"{type(self).__name__} does not define value")
+
+
+class PointConstraint(DiscreteConstraint):
+    """A((1-a) q0 + a q1) (q1 - q0)/h = 0: at the midpoint by default, alpha = 0 at the left point."""
+
+    alpha: float = eqx.field(default=0.5, static=True)
+
+    def __check_init__(self):
+        if not isinstance(self.alpha, int | float) or not 0 <= self.alpha <= 1:
+            raise ValueError(f"PointConstraint needs alpha between 0 and 1, got {self.alpha!r}")
+
+    @property
+    def symmetric(self) -> bool:
+        return self.alpha == 0.5
+
+    @property
+    def spelling(self) -> str:
+        return "left" if self.alpha == 0 else f"point={self.alpha:g}"
+
+    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        return matvec(annihilator(system, (1 - self.alpha) * q0 + self.alpha * q1), u)
+
+
+class OwnConstraint(DiscreteConstraint):
+    """A function (system, q0, q1, h) -> (m,) of the user's own."""
+
+    function: Callable[[System, Array, Array, Array], Array] = eqx.field(static=True)
+    is_symmetric: bool = eqx.field(default=False, static=True)
+
+    def __check_init__(self):
+        if not callable(self.function):
+            raise ValueError(f"OwnConstraint needs a function of (system, q0, q1, h), got {self.function!r}")
+
+    @property
+    def symmetric(self) -> bool:
+        return self.is_symmetric
+
+    @property
+    def spelling(self) -> str:
+        return "own-constraint"
+
+    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        return jnp.asarray(self.function(system, q0, q0 + h * u, h))
+
+
+def as_constraint(given: object, name: str) -> DiscreteConstraint:
+    """A discrete constraint, from a plain function too."""
+    if isinstance(given, DiscreteConstraint):
+        return given
+    if callable(given) and not isinstance(given, type):
+        return OwnConstraint(given)
+    raise ValueError(
+        f"{name} needs a discrete constraint such as PointConstraint(0.5), or a function of (system, q0, q1, h) "
+        f"that returns m numbers; got {given!r}"
+    )

@@ -1,0 +1,224 @@
+"""Discrete Lagrangians: approximations of the action over a step, L_d(q0, q1) ~ h L.
+
+They are scaled as actions. [ferraro2008] prints L_d ~ L: its equations do not change, but momenta and energies are
+right with this scale alone.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dalembert.model import System, potential_gradient
+from dalembert.numerics import newton, solve_spd
+
+
+class DiscreteLagrangian(eqx.Module):
+    """A function L_d of two configurations. Subclasses give `value`.
+
+    `value(system, q0, q1, u, h)` is given the velocity u = (q1 - q0)/h beside q1, because differences of positions
+    lose digits; it must use u where it means the velocity.
+    """
+
+    @property
+    def order(self) -> int:
+        """The order of the method that it makes without constraints."""
+        return 2
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether it is its own adjoint: L_d(q1, q0; -h) = -L_d(q0, q1; h)."""
+        return True
+
+    @property
+    def spelling(self) -> str:
+        """The name on the command line."""
+        return type(self).__name__.lower()
+
+    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        """L_d(q0, q1)."""
+        raise NotImplementedError(f"{type(self).__name__} does not define value")
+
+    def __call__(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
+        """L_d(q0, q1) from the configurations alone."""
+        return self.value(system, q0, q1, (q1 - q0) / h, h)
+
+
+class AlphaRule(DiscreteLagrangian):
+    """The symmetrised alpha rule: the mean of h L at (1-a) q0 + a q1 and at a q0 + (1-a) q1, velocity (q1-q0)/h."""
+
+    alpha: float = eqx.field(default=0.5, static=True)
+
+    def __check_init__(self):
+        if not isinstance(self.alpha, int | float) or not 0 <= self.alpha <= 1:
+            raise ValueError(f"AlphaRule needs alpha between 0 and 1, got {self.alpha!r}")
+
+    @property
+    def spelling(self) -> str:
+        return f"alpha={self.alpha:g}"
+
+    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        a = self.alpha
+        one = system.lagrangian((1 - a) * q0 + a * q1, u)
+        return 0.5 * h * (one + system.lagrangian(a * q0 + (1 - a) * q1, u))
+
+
+class Midpoint(DiscreteLagrangian):
+    """The midpoint rule, h L((q0+q1)/2, (q1-q0)/h)."""
+
+    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        return h * system.lagrangian(0.5 * (q0 + q1), u)
+
+
+class Trapezoidal(DiscreteLagrangian):
+    """The trapezoidal (Verlet) rule, the mean of h L at both ends; explicit where the mass matrix is constant."""
+
+    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        return 0.5 * h * (system.lagrangian(q0, u) + system.lagrangian(q1, u))
+
+
+class Gauss(DiscreteLagrangian):
+    """The action of the best polynomial path of degree `stages`, by Gauss quadrature: order 2 stages.
+
+    Equations: [hairer2006] VI.6.2. The path has velocities u + sum_k P_k(c_i) z_k at the nodes c_i, P_k the shifted
+    Legendre polynomials, so that it ends at q1 whatever z is; z makes the sum of the Lagrangians stationary. One
+    stage is the midpoint rule.
+    """
+
+    stages: int = eqx.field(default=2, static=True)
+
+    def __check_init__(self):
+        if not isinstance(self.stages, int) or not 1 <= self.stages <= 6:
+            raise ValueError(f"Gauss needs 1 to 6 stages, got {self.stages!r}")
+
+    @property
+    def order(self) -> int:
+        return 2 * self.stages
+
+    @property
+    def spelling(self) -> str:
+        return f"gauss={self.stages}"
+
+    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        nodes, weights, bends, shifts = _legendre(self.stages)
+        inner = self.stages - 1
+
+        def action(z, q0, q1, u):
+            z = z.reshape(inner, -1)
+            total = jnp.zeros((), q0.dtype)
+            for i in range(self.stages):
+                v = u + sum((bends[k, i] * z[k] for k in range(inner)), jnp.zeros_like(u))
+                q = (1 - nodes[i]) * q0 + nodes[i] * q1
+                q = q + h * sum((shifts[k, i] * z[k] for k in range(inner)), jnp.zeros_like(u))
+                total = total + weights[i] * h * system.lagrangian(q, v)
+            return total
+
+        if not inner:
+            return action(jnp.zeros((0,), q0.dtype), q0, q1, u)
+        fall = h * solve_spd(system.metric(q0), potential_gradient(system, q0))
+        resolved = jnp.finfo(q0.dtype).eps * jnp.max(jnp.abs(q0)) / jnp.abs(h)
+        natural = jnp.max(jnp.abs(u)) + jnp.max(jnp.abs(fall)) + resolved + jnp.finfo(q0.dtype).tiny
+        z, info = newton(
+            lambda z: jax.grad(action)(z, q0, q1, u),
+            jnp.zeros(inner * q0.shape[0], q0.dtype),
+            1 / natural,
+            noise=64 * resolved / natural,
+        )
+        # A path that was not found makes the step fail, and the run reports it.
+        return jnp.where(info.converged, action(z, q0, q1, u), jnp.nan)
+
+
+def _legendre(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Nodes and weights on [0, 1]; shifted Legendre polynomials of degree 1, 2, ... at the nodes, and their integrals
+    from 0."""
+    x, w = np.polynomial.legendre.leggauss(stages)
+    polynomials = [np.polynomial.Legendre.basis(k + 1) for k in range(stages - 1)]
+    bends = np.array([p(x) for p in polynomials]).reshape(stages - 1, stages)
+    shifts = np.array([p.integ(lbnd=-1)(x) / 2 for p in polynomials]).reshape(stages - 1, stages)
+    return (x + 1) / 2, w / 2, bends, shifts
+
+
+class OwnLagrangian(DiscreteLagrangian):
+    """A function (system, q0, q1, h) -> L_d of the user's own, scaled as an action.
+
+    It should say what is known of it: its order without constraints, and whether it is symmetric. It sees positions
+    only, so its momenta lose eps |q|/(h |v|) a step.
+    """
+
+    function: Callable[[System, Array, Array, Array], Array] = eqx.field(static=True)
+    declared_order: int = eqx.field(default=1, static=True)
+    is_symmetric: bool = eqx.field(default=False, static=True)
+
+    def __check_init__(self):
+        if not callable(self.function):
+            raise ValueError(f"OwnLagrangian needs a function of (system, q0, q1, h), got {self.function!r}")
+
+    @property
+    def order(self) -> int:
+        return self.declared_order
+
+    @property
+    def symmetric(self) -> bool:
+        return self.is_symmetric
+
+    @property
+    def spelling(self) -> str:
+        return "own"
+
+    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        return self.function(system, q0, q0 + h * u, h)
+
+
+def as_lagrangian(given: object, name: str) -> DiscreteLagrangian:
+    """A discrete Lagrangian, from a plain function too."""
+    if isinstance(given, DiscreteLagrangian):
+        return given
+    if callable(given) and not isinstance(given, type):
+        return OwnLagrangian(given)
+    raise ValueError(
+        f"{name} needs a discrete Lagrangian such as Midpoint() or Trapezoidal(), or a function of "
+        f"(system, q0, q1, h); got {given!r}"
+    )
+
+
+def slots(
+    ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, u: Array, h: Array
+) -> tuple[Array, Array]:
+    """D1 L_d and D2 L_d, where u = (q1 - q0)/h is known better than by the difference."""
+    first, second, velocity = jax.grad(ld.value, argnums=(1, 2, 3))(system, q0, q1, u, h)
+    return first - velocity / h, second + velocity / h
+
+
+def d1(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:
+    """D1 L_d(q0, q1)."""
+    return slots(ld, system, q0, q1, (q1 - q0) / h, h)[0]
+
+
+def d2(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:
+    """D2 L_d(q0, q1)."""
+    return slots(ld, system, q0, q1, (q1 - q0) / h, h)[1]
+
+
+def d12(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:
+    """D12 L_d(q0, q1), (n, n): the derivative of D1 L_d with respect to q1."""
+    return jax.jacfwd(lambda x: d1(ld, system, q0, x, h))(q1)
+
+
+def legendre_minus(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:
+    """p^-, the momentum at q0 with which the step departs: -D1 L_d(q0, q1)."""
+    return -d1(ld, system, q0, q1, h)
+
+
+def legendre_plus(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:
+    """p^+, the momentum at q1 with which the step arrives: D2 L_d(q0, q1)."""
+    return d2(ld, system, q0, q1, h)
+
+
+def average_momentum(
+    ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, q2: Array, h: Array
+) -> Array:
+    """(p^+ + p^-)/2 at q1, which satisfies the constraint where a GNI made the three."""
+    return 0.5 * (legendre_plus(ld, system, q0, q1, h) + legendre_minus(ld, system, q1, q2, h))

@@ -1,0 +1,78 @@
+"""The geometric nonholonomic integrator, in coordinates."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from dalembert.discrete import DiscreteLagrangian, Midpoint, as_lagrangian, legendre_minus, slots
+from dalembert.methods.base import Claims, Report, State, solve_velocity
+from dalembert.methods.reflecting import Reflecting
+from dalembert.model import System
+from dalembert.numerics import is_written_constant, matvec, solve, solve_spd
+
+
+def constant(system: System, *names: str) -> bool:
+    """Whether these functions of a system are written without q."""
+    q = jnp.zeros(system.dimension)
+    return all(is_written_constant(getattr(system, name), q) for name in names)
+
+
+class GNI(Reflecting):
+    """The geometric nonholonomic integrator for any discrete Lagrangian, metric and potential: order 2.
+
+    Equations: [ferraro2008] (4)-(6): p^+ = D2 L_d(q0, q1), p^- = p^+ - 2 Q(q1)^T p^+, -D1 L_d(q1, q2) = p^-. Without
+    constraints the discrete Euler-Lagrange equations. The unknown is u = (q2 - q1)/h; where the equations are linear
+    in it (a constant mass matrix without potential, or with the trapezoidal rule) they are solved without iterating.
+    Memory: u = M^-1 p^-, see Reflecting.
+    Erratum: L_d is scaled as an action; the projectors must be those of the kinetic metric.
+    """
+
+    discrete_lagrangian: DiscreteLagrangian = eqx.field(
+        default=Midpoint(), converter=lambda x: as_lagrangian(x, "GNI")
+    )
+
+    def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
+        mass = system.metric(q)
+        p = matvec(mass, u)
+
+        def equations(w):
+            return solve_spd(mass, -slots(self.discrete_lagrangian, system, q, q + h * w, w, h)[0] - p)
+
+        slope = jax.jacfwd(equations)
+        if is_written_constant(slope, u):
+            w, report = u - solve(slope(u), equations(u)), Report.explicit()
+        else:
+            w, report = solve_velocity(equations, u, State(q, u), h, jnp.zeros_like(u))
+        q1 = q + h * w
+        arriving = slots(self.discrete_lagrangian, system, q, q1, w, h)[1]
+        return q1, solve_spd(system.metric(q1), arriving), report
+
+    def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
+        return solve_spd(system.metric(q0), legendre_minus(self.discrete_lagrangian, system, q0, q1, h))
+
+    def claims(self, system: System) -> Claims:
+        ld = self.discrete_lagrangian
+        free = not (system.gives("constraints") or system.gives("frame"))
+        order = ld.order if free else 2 if ld.symmetric else 1
+        return Claims(
+            order,
+            energy=self.restart_every is None and constant(system, "metric", "potential"),
+            reversible=ld.symmetric and self.restart_every is None,
+            on_constraint=free,
+            fibred=True,
+        )
+
+    @property
+    def spelling(self) -> str:
+        return spelled("gni", self.discrete_lagrangian.spelling, "midpoint", self)
+
+
+def spelled(name: str, option: str, usual: str, method: Reflecting) -> str:
+    """The name with the options that are not the usual ones."""
+    options = [option] if option != usual else []
+    if method.start != "half-kick":
+        options.append(method.start)
+    if method.restart_every is not None:
+        options.append(f"restart={method.restart_every}")
+    return f"{name}:{','.join(options)}" if options else name

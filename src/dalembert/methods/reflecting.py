@@ -1,0 +1,150 @@
+"""What the geometric nonholonomic integrators share: free flights, and reflections where they meet."""
+
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from dalembert.methods.base import Method, Report, State
+from dalembert.model import System, acceleration, multipliers, project, rate, reaction
+from dalembert.numerics import compiled, extrapolated_step, matvec
+
+STARTS = ("half-kick", "momentum", "exact")
+# The parasitic part of the velocity is told of where it exceeds this part of the speed, having grown tenfold.
+_LOUD = 1e-2
+
+
+class ReflectingMemory(NamedTuple):
+    """The method's own velocity u = M^-1 p^-, and the steps since the last restart."""
+
+    u: Array
+    count: Array
+
+
+def half_kick(system: System, q: Array, v: Array, h: Array) -> Array:
+    """v + (h/2) M^-1 A^T lam with the multipliers of the exact motion."""
+    return v + 0.5 * h * reaction(system, q, acceleration(system, q, v)[1])
+
+
+class Reflecting(Method):
+    """A free flight of the discrete Lagrangian from (q0, p^-) to (q1, p^+), then p^- = (P - Q)^T p^+ at q1.
+
+    Subclasses give `flight(system, q0, u, h)`, which returns q1, the velocity M^-1 p^+ and the report, and
+    `departure(system, q0, q1, h)`, the velocity M^-1 p^- with which a flight from q0 ends at q1.
+    Memory: u = M^-1 p^-. The phase space is all of TQ: beside the motion there is a part normal to D that changes
+    sign every step. start="half-kick" leaves it at O(h^3), "momentum" at O(h), "exact" takes q1 from the exact
+    motion. `restart_every` steps it is taken away, for motions that contract volume: there it must grow.
+    """
+
+    start: Literal["half-kick", "momentum", "exact"] = eqx.field(
+        default="half-kick", static=True, kw_only=True
+    )
+    restart_every: int | None = eqx.field(default=None, static=True, kw_only=True)
+    constant_metric = False
+
+    def __check_init__(self):
+        name = type(self).__name__
+        if self.start not in STARTS:
+            raise ValueError(f"{name} has no start {self.start!r}; choose one of: {', '.join(STARTS)}")
+        n = self.restart_every
+        if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 1):
+            raise ValueError(f"{name}: restart_every must be None or a whole number of at least 1, got {n!r}")
+
+    def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
+        """Where the flight from q with M^-1 p^- = u ends, and M^-1 p^+ there."""
+        raise NotImplementedError(f"{type(self).__name__} does not define flight")
+
+    def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
+        """M^-1 p^- of the flight from q0 to q1."""
+        raise NotImplementedError(f"{type(self).__name__} does not define departure")
+
+    def reflect(self, system: System, q: Array, plus: Array) -> tuple[Array, Array]:
+        """P u and (P - Q) u for u = M^-1 p^+."""
+        v = project(system, q, plus)
+        return v, 2 * v - plus
+
+    def init(self, system: System, state: State, h: Array) -> ReflectingMemory:
+        q, v = state
+        u = v
+        if self.start == "half-kick":
+            u = half_kick(system, q, v, h)
+        elif self.start == "exact":
+            n = q.shape[0]
+
+            def field(z):
+                q, v = z[:n], z[n:]
+                return jnp.concatenate([rate(system, q, v), acceleration(system, q, v)[0]])
+
+            u = self.departure(system, q, extrapolated_step(field, jnp.concatenate([q, v]), h)[:n], h)
+        return ReflectingMemory(u, jnp.zeros((), jnp.int32))
+
+    def step(self, system: System, state: State, memory: ReflectingMemory, h: Array):
+        q1, plus, report = self.flight(system, state.q, memory.u, h)
+        v1, u1 = self.reflect(system, q1, plus)
+        count = memory.count
+        if self.restart_every is not None:
+            count = count + 1
+            due = count == self.restart_every
+            u1 = lax.cond(due, lambda: half_kick(system, q1, v1, h), lambda: u1)
+            count = jnp.where(due, 0, count).astype(jnp.int32)
+        return State(q1, v1), ReflectingMemory(u1, count), report
+
+    def output(self, system: System, state: State, memory: ReflectingMemory, h: Array) -> tuple[Array, Array]:
+        return memory.u, multipliers(system, state.q, (memory.u - state.v) * (2 / h))
+
+    def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, ReflectingMemory]:
+        return State(q, project(system, q, u)), ReflectingMemory(u, jnp.zeros((), jnp.int32))
+
+    def reverse(self, system: System, q: Array, u: Array) -> Array:
+        return u - 2 * project(system, q, u)  # swaps p^- and -p^+
+
+    def composable(self) -> str | None:
+        return (
+            "it lives on all of TQ with a sign-alternating parasitic mode, which unequal steps excite; compose "
+            "FrameGradient() or DLA01()"
+        )
+
+    def remarks(self, trajectory: Any) -> list[str]:
+        """A sentence where the parasitic mode has grown to a size that shows."""
+        if self.restart_every is not None or len(trajectory.t) < 3:
+            return []
+        speed = np.max(np.abs(trajectory.v), axis=-1)
+        normal = np.max(np.abs(np.asarray(trajectory.v_full) - np.asarray(trajectory.v)), axis=-1)
+        loudest = int(np.nanargmax(normal))
+        if not normal[loudest] > max(_LOUD * np.nanmax(speed), 2 * normal[0]):
+            return []  # no need to look closer
+        rows = np.array([0, 1, 2, loudest])
+        sizes = parasitic_amplitude(trajectory, rows)
+        first, last = float(np.max(sizes[:3])), float(sizes[3])
+        if not last > max(10 * first, _LOUD * np.nanmax(speed)):
+            return []
+        return [
+            f"the parasitic mode of {self.spelling} has grown from {first:.1e} to {last:.1e} (velocity normal to the "
+            f"constraint, changing sign every step) by t = {float(trajectory.t[loudest]):.6g}: the motion is wrong from "
+            "there on, although its energy may look right. Use restart_every=20, or FrameGradient()"
+        ]
+
+
+def _alternating(system: System, q: Array, v: Array, u: Array, h: Array) -> Array:
+    """The kinetic length of what the own velocity has beyond v and half a kick."""
+    extra = u - half_kick(system, q, v, h)
+    return jnp.sqrt(jnp.sum(extra * matvec(system.metric(q), extra)))
+
+
+@compiled
+def _amplitudes(system: System, q: Array, v: Array, u: Array, h: Array) -> Array:
+    return jax.vmap(lambda q, v, u: _alternating(system, q, v, u, h))(q, v, u)
+
+
+def parasitic_amplitude(trajectory: Any, rows: Any = slice(None)) -> np.ndarray:
+    """The size of the parasitic mode at rows of a run by a method on TQ: |u - v - (h/2) M^-1 A^T lam|, kinetic length.
+
+    The half kick is that of the exact multipliers, so that what is left is the mode, and O(h^3).
+    """
+    if trajectory.system is None:
+        raise ValueError("the parasitic amplitude needs the system, which this trajectory was loaded without")
+    parts = (np.asarray(x)[rows] for x in (trajectory.q, trajectory.v, trajectory.v_full))
+    return np.asarray(_amplitudes(trajectory.system, *parts, np.asarray(trajectory.h, float)))

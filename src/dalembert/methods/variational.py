@@ -1,0 +1,98 @@
+"""The discrete Lagrange-d'Alembert method of a discrete Lagrangian and a discrete constraint."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from dalembert.discrete import (
+    DiscreteConstraint,
+    DiscreteLagrangian,
+    Midpoint,
+    PointConstraint,
+    as_constraint,
+    as_lagrangian,
+    slots,
+)
+from dalembert.methods.base import Claims, Method, State, solve_velocity
+from dalembert.methods.reflecting import half_kick
+from dalembert.model import System, acceleration, annihilator, project
+from dalembert.numerics import matmul, matvec, solve_spd
+
+
+class VariationalMemory(NamedTuple):
+    """The velocity M^-1 p^+ with which the last step arrived, and the multipliers at its beginning."""
+
+    plus: Array
+    lam: Array
+
+
+class VariationalDLA(Method):
+    """The discrete Lagrange-d'Alembert method for any discrete Lagrangian and discrete constraint, any metric.
+
+    Equations: D1 L_d(q1, q2) + D2 L_d(q0, q1) = A(q1)^T lam', A_d(q1, q2) = 0 [ferraro2008]; the multipliers of the
+    library are lam = -lam'/h. The unknowns are u = (q2 - q1)/h and lam. Without constraints the discrete
+    Euler-Lagrange equations. The state is (q, v) with v = P M^-1 p^+ = P M^-1 p^-: the part of p normal to D does not
+    enter, so a start (q0, v0) needs no choice.
+    Memory: M^-1 p^+ and the multipliers, for output only; these are those at the beginning of the step.
+    """
+
+    discrete_lagrangian: DiscreteLagrangian = eqx.field(
+        default=Midpoint(), converter=lambda x: as_lagrangian(x, "VariationalDLA")
+    )
+    discrete_constraint: DiscreteConstraint = eqx.field(
+        default=PointConstraint(), converter=lambda x: as_constraint(x, "VariationalDLA")
+    )
+    constant_metric = False
+
+    def init(self, system: System, state: State, h: Array) -> VariationalMemory:
+        q, v = state
+        return VariationalMemory(2 * v - half_kick(system, q, v, h), acceleration(system, q, v)[1])
+
+    def step(self, system: System, state: State, memory: VariationalMemory, h: Array):
+        (q0, v0), n = state, state.q.shape[0]
+        mass, a = system.metric(q0), annihilator(system, q0)
+        z = solve_spd(mass, a.T)
+        # Multipliers in units of velocity, so that one measure of corrections serves all unknowns.
+        size = jnp.maximum(jnp.max(jnp.abs(z), initial=0.0), jnp.finfo(z.dtype).tiny)
+        p0 = matvec(mass, v0)
+
+        def equations(x):
+            u, kick = x[:n], x[n:] / size
+            q1 = q0 + h * u
+            departing = -slots(self.discrete_lagrangian, system, q0, q1, u, h)[0]
+            return jnp.concatenate(
+                [
+                    solve_spd(mass, departing - p0) - matvec(z, kick),
+                    self.discrete_constraint.value(system, q0, q1, u, h),
+                ]
+            )
+
+        guess = jnp.concatenate([v0, jnp.zeros(a.shape[0], q0.dtype)])
+        x, report = solve_velocity(equations, guess, state, h, jnp.zeros_like(v0))
+        u = x[:n]
+        q1 = q0 + h * u
+        before, arriving = slots(self.discrete_lagrangian, system, q0, q1, u, h)
+        plus = solve_spd(system.metric(q1), arriving)
+        caused = solve_spd(mass, -before) - memory.plus  # what the constraint did at q0
+        lam = solve_spd(matmul(a, z), matvec(a, caused)) / h
+        return State(q1, project(system, q1, plus)), VariationalMemory(plus, lam), report
+
+    def output(
+        self, system: System, state: State, memory: VariationalMemory, h: Array
+    ) -> tuple[Array, Array]:
+        return state.v, memory.lam
+
+    def claims(self, system: System) -> Claims:
+        ld, constraint = self.discrete_lagrangian, self.discrete_constraint
+        free = not (system.gives("constraints") or system.gives("frame"))
+        symmetric = ld.symmetric and (free or constraint.symmetric)
+        order = ld.order if free else 2 if symmetric else 1
+        return Claims(order, energy=False, reversible=symmetric, on_constraint=True, fibred=True)
+
+    @property
+    def spelling(self) -> str:
+        options = [self.discrete_lagrangian.spelling, self.discrete_constraint.spelling]
+        options = [x for x in options if x not in ("midpoint", "point=0.5")]
+        return f"dla-variational:{','.join(options)}" if options else "dla-variational"

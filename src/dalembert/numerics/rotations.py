@@ -1,0 +1,65 @@
+"""Functions of a squared angle s = t^2 that are smooth at zero, with derivatives that are.
+
+Quotients such as (t - sin t)/t^3 lose all digits near zero, and so do the derivatives of sin(t)/t. Below s = 1 their
+power series are used, to rounding; both branches are finite, so that derivatives never meet 0/0.
+"""
+
+from collections.abc import Callable
+from math import factorial
+
+import jax.numpy as jnp
+from jax import Array
+
+_TERMS = 10  # at s = 1 the first term left out is below 1e-17 of the sum
+
+
+def _smooth(series: tuple[float, ...], beyond: Callable[[Array, Array], Array], s: Array) -> Array:
+    small = s < 1
+    polynomial = jnp.full_like(s, series[-1])
+    for coefficient in reversed(series[:-1]):
+        polynomial = polynomial * s + coefficient
+    safe = jnp.where(small, 1.0, s)
+    return jnp.where(small, polynomial, beyond(safe, jnp.sqrt(safe)))
+
+
+_COS = tuple((-1) ** k / factorial(2 * k) for k in range(_TERMS))
+_SINC = tuple((-1) ** k / factorial(2 * k + 1) for k in range(_TERMS))
+_EXCESS = tuple((-1) ** k / factorial(2 * k + 3) for k in range(_TERMS))
+# |B_2k|/(2k)! for k = 1, 2, ...: the power series of (1 - (t/2) cot(t/2))/t^2.
+_COTANGENT = (
+    1 / 12,
+    1 / 720,
+    1 / 30240,
+    1 / 1209600,
+    1 / 47900160,
+    691 / 1307674368000,
+    1 / 74724249600,
+    3617 / 10670622842880000,
+    43867 / 5109094217170944000,
+    174611 / 802857662698291200000,
+)
+
+
+def cosine(s: Array) -> Array:
+    """cos(t)."""
+    return _smooth(_COS, lambda s, t: jnp.cos(t), s)
+
+
+def sine_ratio(s: Array) -> Array:
+    """sin(t)/t."""
+    return _smooth(_SINC, lambda s, t: jnp.sin(t) / t, s)
+
+
+def versine_ratio(s: Array) -> Array:
+    """(1 - cos(t))/t^2, without cancellation at any t."""
+    return 0.5 * sine_ratio(0.25 * s) ** 2
+
+
+def excess_ratio(s: Array) -> Array:
+    """(t - sin(t))/t^3."""
+    return _smooth(_EXCESS, lambda s, t: (t - jnp.sin(t)) / (s * t), s)
+
+
+def cotangent_ratio(s: Array) -> Array:
+    """(1 - (t/2) cot(t/2))/t^2, the coefficient of the inverse derivative of exp; singular at t = 2 pi."""
+    return _smooth(_COTANGENT, lambda s, t: (1 - 0.5 * t * jnp.cos(0.5 * t) / jnp.sin(0.5 * t)) / s, s)
