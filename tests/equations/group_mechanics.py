@@ -8,13 +8,12 @@ and the left-trivialised momenta are its derivatives along one-parameter subgrou
 
     p-_i = -d/ds L_d(g0 exp(s e_i), g1),   p+_i = d/ds L_d(g0, g1 exp(s e_i))   at s = 0,
 
-taken by central differences of order ten.  A step solves p-(xi) = p for xi by Newton, moves to
-g1 = g0 tau(h xi), and reflects p+ there: p -> (1 - 2 Q^T) p with Q = I^-1 a^T (a I^-1 a^T)^-1 a.
+by central differences of order ten.  L_d(g g0, g g1) = L_d(g0, g1), so a step is computed from g0 = e, where the
+differences suffer no cancellation.  A step solves p-(xi) = p for xi by Newton, moves to g1 = g0 tau(h xi), and
+reflects p+ there: p -> (1 - 2 Q^T) p with Q = I^-1 a^T (a I^-1 a^T)^-1 a.
 
-Exponentials are scipy's expm of a faithful matrix representation, Cayley maps are matrix inversions; the
-inverse maps broadcast over leading axes.  Elements: SO(3) 3x3 matrices, S^3 unit quaternions (w, x, y, z)
-with the algebra scaled so that the bracket is the cross product, SE(2) triples (x, y, theta), SE(3) 4x4
-matrices with xi = (v, omega), H3 triples (a, b, c) with (a,b,c)(a',b',c') = (a+a', b+b', c+c'+a b').
+Exponentials are scipy's expm of a faithful matrix representation, Cayley maps are matrix inversions; inverse
+maps broadcast over leading axes.  Each group's docstring says how its elements are written.
 """
 
 from functools import cached_property
@@ -36,10 +35,8 @@ def skew(x):
 
 def unskew(m):
     """Inverse of skew, over leading axes; takes the skew part."""
-    return (
-        np.stack([m[..., 2, 1] - m[..., 1, 2], m[..., 0, 2] - m[..., 2, 0], m[..., 1, 0] - m[..., 0, 1]], -1)
-        / 2
-    )
+    d = (m - np.swapaxes(m, -1, -2)) / 2
+    return np.stack([d[..., 2, 1], d[..., 0, 2], d[..., 1, 0]], -1)
 
 
 def cayley(x):
@@ -92,7 +89,7 @@ class SO3(Group):
 
 
 class S3(Group):
-    """Unit quaternions (w, x, y, z)."""
+    """Unit quaternions (w, x, y, z); the algebra is scaled so that the bracket is the cross product."""
 
     identity = np.array([1.0, 0, 0, 0])
 
@@ -107,12 +104,11 @@ class S3(Group):
 
     def mul(self, g, h):
         """Hamilton's product."""
-        scalar = g[..., :1] * h[..., :1] - np.sum(g[..., 1:] * h[..., 1:], -1, keepdims=True)
-        vector = g[..., :1] * h[..., 1:] + h[..., :1] * g[..., 1:] + np.cross(g[..., 1:], h[..., 1:])
-        return np.concatenate([scalar, vector], -1)
+        a, b, u, v = g[..., :1], h[..., :1], g[..., 1:], h[..., 1:]
+        return np.concatenate([a * b - np.sum(u * v, -1, keepdims=True), a * v + b * u + np.cross(u, v)], -1)
 
     def inv(self, g):
-        """The conjugate."""
+        """Conjugate."""
         return g * np.array([1, -1, -1, -1])
 
     def tau(self, name, x):
@@ -204,7 +200,7 @@ class SE3(SO3):
 
 
 class H3(Group):
-    """Heisenberg group: upper triangular 3x3 matrices, elements (a, b, c)."""
+    """Heisenberg group: (a, b, c)(a', b', c') = (a + a', b + b', c + c' + a b')."""
 
     identity = np.zeros(3)
 
@@ -249,13 +245,12 @@ def momenta(group, tau, inertia, g0, g1, h):
     return -behind @ WEIGHTS / SPREAD, ahead @ WEIGHTS / SPREAD
 
 
-def flight(group, tau, inertia, g, p, h):
-    """xi with p-(g, g tau(h xi)) = p; Newton from I^-1 p down to rounding."""
-    miss = lambda xi: momenta(group, tau, inertia, g, group.mul(g, group.tau(tau, h * xi)), h)[0] - p
-    xi, last = np.linalg.solve(inertia, p), np.inf
+def flight(group, tau, inertia, p, h):
+    """xi with p-(e, tau(h xi)) = p; Newton from I^-1 p down to rounding."""
+    miss = lambda xi: momenta(group, tau, inertia, group.identity, group.tau(tau, h * xi), h)[0] - p
+    xi, last, d = np.linalg.solve(inertia, p), np.inf, 1e-4
     for i in range(40):
         if i < 2:
-            d = 1e-4
             jacobian = np.stack(
                 [(miss(xi + d * e) - miss(xi - d * e)) / (2 * d) for e in np.eye(group.dim)], -1
             )
@@ -297,9 +292,10 @@ def lie_gni_run(group, tau, inertia, a, g0, p0, h, steps, metric=None):
     mirror = lambda g: reflection(a(g), inertia if metric is None else metric)
     g, p_minus, p_plus, rows = g0, p0, mirror(g0) @ p0, []
     for _ in range(steps + 1):
-        xi = flight(group, tau, inertia, g, p_minus, h)
+        xi = flight(group, tau, inertia, p_minus, h)
         rows.append((g, p_minus, p_plus, xi))
-        new = group.mul(g, group.tau(tau, h * xi))
-        p_plus = momenta(group, tau, inertia, g, new, h)[1]
-        g, p_minus = new, mirror(new) @ p_plus
+        w = group.tau(tau, h * xi)
+        p_plus = momenta(group, tau, inertia, group.identity, w, h)[1]
+        g = group.mul(g, w)
+        p_minus = mirror(g) @ p_plus
     return rows

@@ -89,8 +89,8 @@ class LieGNI(Reflecting):
 def keeps_energy(group: Group, inertia: Array, retraction: str) -> bool:
     """Whether a free flight keeps the energy exactly: H(Ad_W^T p) = H(p) for the p that goes with W.
 
-    So for metrics invariant from both sides (Theorem 1 of [ferraro2008]), and beyond it wherever it is measured to be so
-    for a few velocities.
+    So for metrics invariant from both sides (Theorem 1 of [ferraro2008]), and beyond it wherever it is measured to be
+    so for a few velocities.
     """
     tau, dtau_inverse = group.retraction(retraction)
     directions = jnp.cos(jnp.arange(3 * group.dimension, dtype=float).reshape(3, -1) * 1.7 + 0.3)

@@ -13,9 +13,9 @@ from dalembert.model import System, acceleration, project, rate
 class Reference(Method):
     """The index-reduced equations of motion by an adaptive Runge-Kutta method of order 8 (diffrax Dopri8).
 
-    Equations: q' = v, v' = M^-1 (dL/dq - (d/dq dL/dv) v + F + A^T lam), lam from d/dt (A v) = 0. The
-    velocity is projected onto D after each step of size h. On a group q' = q v, v the body velocity. Takes every system, also Lagrangians that
-    are not quadratic in v. It keeps nothing by construction: it is accurate, for a while.
+    Equations: q' = v, v' = M^-1 (dL/dq - (d/dq dL/dv) v + F + A^T lam), lam from d/dt (A v) = 0; on a group q' = q v
+    with the body velocity v. The velocity is projected onto D after each step of size h. Takes every system, also
+    Lagrangians that are not quadratic in v. It keeps nothing by construction: it is accurate, for a while.
     Memory: the size of the last inner step.
     """
 

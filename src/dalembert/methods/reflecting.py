@@ -121,10 +121,13 @@ class Reflecting(Method):
         first, last = float(np.max(sizes[:3])), float(sizes[3])
         if not last > max(10 * first, _LOUD * np.nanmax(speed)):
             return []
+        cure = (
+            "" if trajectory.system is None or trajectory.system.group is not None else ", or FrameGradient()"
+        )
         return [
-            f"the parasitic mode of {self.spelling} has grown from {first:.1e} to {last:.1e} (velocity normal to the "
-            f"constraint, changing sign every step) by t = {float(trajectory.t[loudest]):.6g}: the motion is wrong from "
-            "there on, although its energy may look right. Use restart_every=20, or FrameGradient()"
+            f"the parasitic mode of {self.spelling} has grown from {first:.1e} to {last:.1e} (velocity normal to "
+            f"the constraint, changing sign every step) by t = {float(trajectory.t[loudest]):.6g}: the motion is "
+            f"wrong from there on, although its energy may look right. Use restart_every=20{cure}"
         ]
 
 
@@ -140,9 +143,9 @@ def _amplitudes(system: System, q: Array, v: Array, u: Array, h: Array) -> Array
 
 
 def parasitic_amplitude(trajectory: Any, rows: Any = slice(None)) -> np.ndarray:
-    """The size of the parasitic mode at rows of a run by a method on TQ: |u - v - (h/2) M^-1 A^T lam|, kinetic length.
+    """The size of the parasitic mode at rows of a run by a method on TQ: the kinetic length of u - v - half a kick.
 
-    The half kick is that of the exact multipliers, so that what is left is the mode, and O(h^3).
+    The kick (h/2) M^-1 A^T lam is that of the exact multipliers, so that what is left is the mode, and O(h^3).
     """
     if trajectory.system is None:
         raise ValueError("the parasitic amplitude needs the system, which this trajectory was loaded without")

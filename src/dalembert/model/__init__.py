@@ -1,7 +1,7 @@
 """What a mechanical system is: coordinates, a Lagrangian, constraints; and the geometry these define."""
 
 from dalembert.model import groups
-from dalembert.model.checks import check_start, check_system
+from dalembert.model.checks import check_start, check_system, violates
 from dalembert.model.geometry import (
     acceleration,
     annihilator,
@@ -52,4 +52,5 @@ __all__ = [
     "survey",
     "system",
     "total_energy",
+    "violates",
 ]

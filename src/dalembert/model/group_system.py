@@ -1,5 +1,7 @@
 """Systems whose configurations are elements of a Lie group."""
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jax import Array
 
@@ -17,7 +19,7 @@ class GroupSystem(System):
     covector) may be given. q0 is an element, v0 a body velocity, and so are the rows of a run.
     """
 
-    group: Group  # pyright: ignore[reportIncompatibleVariableOverride]
+    group: ClassVar[Group]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def inertia(self) -> Array:
         """The inertia, constant in the body."""

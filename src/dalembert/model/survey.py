@@ -17,6 +17,9 @@ FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "force
 # user formulas lose a few digits, states typed with ten digits should pass, real mistakes are far above.
 TOLERANCE = 1e-9 if jax.config.jax_enable_x64 else 1e-4  # pyright: ignore[reportAttributeAccessIssue]
 
+# Numbers that should be zero, such as a projected velocity, carry rounding of the others.
+ROUNDING = 1e-13 if jax.config.jax_enable_x64 else 1e-5  # pyright: ignore[reportAttributeAccessIssue]
+
 
 class Survey(NamedTuple):
     """The values of a system's functions at the start and around it, evaluated in one compiled call."""

@@ -63,15 +63,15 @@ class System(eqx.Module):
 
     def constraints(self, q: Array) -> Array:
         """The matrix A(q), one row a one-form; no rows where the system has no constraint."""
-        return jnp.zeros((0, q.shape[0]), q.dtype)
+        return jnp.zeros((0, self.velocity_dimension), q.dtype)
 
     def frame(self, q: Array) -> Array:
         """The matrix B(q) whose columns span the allowed velocities."""
-        return jnp.eye(q.shape[0], dtype=q.dtype)
+        return jnp.eye(self.velocity_dimension, dtype=q.dtype)
 
     def forces(self, q: Array, v: Array) -> Array:
         """Non-conservative forces, a covector; none by default."""
-        return jnp.zeros_like(q)
+        return jnp.zeros_like(v)
 
     def start(self, name: str | None = None) -> tuple[Array, Array]:
         """A start state (q0, v0) that the system recommends, by name; `starts` lists the names."""

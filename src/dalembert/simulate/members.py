@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import Method
-from dalembert.model import TOLERANCE, System, annihilator, check_start, check_system
+from dalembert.model import TOLERANCE, System, annihilator, check_start, check_system, violates
 from dalembert.numerics import compiled
 from dalembert.simulate.engine import quick_survey
 
@@ -83,8 +83,7 @@ def check_members(tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v
 @lru_cache(maxsize=64)
 def _violating(axes_leaves: tuple, axes_tree: Any) -> Callable:
     def one(system, q, v):
-        a = annihilator(system, q)
-        return jnp.any(jnp.abs(a @ v) > TOLERANCE * (jnp.abs(a) @ jnp.abs(v) + np.finfo(float).tiny))
+        return jnp.any(violates(annihilator(system, q), v))
 
     axes = jax.tree.unflatten(axes_tree, axes_leaves)
     return compiled(lambda systems, q, v: jax.vmap(one, (axes, 0, 0))(systems, q, v))

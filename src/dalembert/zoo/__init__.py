@@ -1,23 +1,31 @@
 """Systems ready to run, one a file, with the data of the publications they come from."""
 
 from dalembert.zoo.chaplygin_sleigh import ChaplyginSleigh
+from dalembert.zoo.group_sleigh import GroupSleigh
 from dalembert.zoo.harmonic_cvt import HarmonicCVT
+from dalembert.zoo.heisenberg import Heisenberg
 from dalembert.zoo.knife_edge import KnifeEdge
 from dalembert.zoo.mobile_robot import MobileRobot
 from dalembert.zoo.nonholonomic_particle import NonholonomicParticle
 from dalembert.zoo.pendulum_cvt import PendulumCVT
 from dalembert.zoo.rolling_disk import RollingDisk
+from dalembert.zoo.round_body import RoundBody
 from dalembert.zoo.snakeboard import Snakeboard
 from dalembert.zoo.spring_particle import SpringParticle
+from dalembert.zoo.suslov import Suslov
 
 __all__ = [
     "ChaplyginSleigh",
+    "GroupSleigh",
     "HarmonicCVT",
+    "Heisenberg",
     "KnifeEdge",
     "MobileRobot",
     "NonholonomicParticle",
     "PendulumCVT",
     "RollingDisk",
+    "RoundBody",
     "Snakeboard",
     "SpringParticle",
+    "Suslov",
 ]

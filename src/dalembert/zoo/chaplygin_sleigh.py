@@ -52,6 +52,23 @@ class ChaplyginSleigh(System):
             return jnp.zeros(3), jnp.array([speed, 0.0, turning])
         return jnp.array([self.offset, 0.0, 0.0]), jnp.array([speed, self.offset * turning, turning])
 
+    def generators(self, q):
+        """SE(2): (u, v, w) moves the sleigh by (u - w y, v + w x, w)."""
+        return jnp.stack([*jnp.eye(3)[:2], jnp.stack([-q[1], q[0], jnp.ones(())])], axis=1)
+
+    def sections(self):
+        lever = self.offset if self.point == "mass-centre" else 0.0
+
+        def turning(q):
+            """Turning about the blade's contact point."""
+            x, y = q[0] - lever * jnp.cos(q[2]), q[1] - lever * jnp.sin(q[2])
+            return jnp.stack([y, -x, jnp.ones(())])
+
+        return {
+            "forward": lambda q: jnp.stack([jnp.cos(q[2]), jnp.sin(q[2]), jnp.zeros(())]),
+            "turning": turning,
+        }
+
     def solution(self, t, q0, v0):
         """The exact motion (q, v) at increasing times t from the start.
 

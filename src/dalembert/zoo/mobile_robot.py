@@ -11,5 +11,9 @@ class MobileRobot(RollingDisk):
     def potential(self, q):
         return jnp.sin(q[3])
 
+    def sections(self):
+        """The potential leaves translations and rolling; turning changes it."""
+        return {"rolling": super().sections()["rolling"]}
+
     def starts(self):
         return {"default": self._rolling(heading=0.3, speed=1.2, turning=0.7)}

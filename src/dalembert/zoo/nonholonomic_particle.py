@@ -44,6 +44,18 @@ class NonholonomicParticle(System):
             return {}
         return {"y'": lambda q, v: v[1], "x' sqrt(1 + y^2)": lambda q, v: v[0] * jnp.sqrt(1 + q[1] ** 2)}
 
+    def generators(self, q):
+        """Translations, which change the potential."""
+        return jnp.eye(3) if self.field is None else jnp.zeros((3, 0))
+
+    def sections(self):
+        if self.field is not None:
+            return {}
+        return {
+            "along (1, 0, y)": lambda q: jnp.stack([jnp.ones(()), jnp.zeros(()), q[1]]),
+            "along y": lambda q: jnp.array([0.0, 1.0, 0.0]),
+        }
+
     def solution(self, t, q0, v0):
         """The exact motion (q, v) at times t of the free particle: y' and x' sqrt(1 + y^2) are constant."""
         if self.field is not None:

@@ -29,6 +29,17 @@ class RollingDisk(System):
     def starts(self):
         return {"default": self._rolling(heading=0.3, speed=1.2, turning=1.0)}
 
+    def generators(self, q):
+        """Translations of all coordinates."""
+        return jnp.eye(4)
+
+    def sections(self):
+        zero, one = jnp.zeros(()), jnp.ones(())
+        return {
+            "rolling": lambda q: jnp.stack([-jnp.cos(q[3]), -jnp.sin(q[3]), one, zero]),
+            "heading": lambda q: jnp.array([0.0, 0.0, 0.0, 1.0]),
+        }
+
     def _rolling(self, heading, speed, turning):
         """A start at the origin that rolls with the given speed along k = (-cos, -sin, 1)/sqrt(2)."""
         k = jnp.array([-jnp.cos(heading), -jnp.sin(heading), 1.0]) / jnp.sqrt(2.0)

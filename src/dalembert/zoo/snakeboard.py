@@ -64,3 +64,26 @@ class Snakeboard(System):
         if self.convention == "absolute":
             return {"rotor speed": lambda q, v: v[3]}
         return {"rotor speed": lambda q, v: v[3], "steering speed": lambda q, v: v[4]}
+
+    def generators(self, q):
+        """SE(2) and turns of rotor and axles: (u, v, w) moves the board by (u - w y, v + w x, w); axles whose angle
+        is absolute turn with it."""
+        zero, one = jnp.zeros(()), jnp.ones(())
+        axles = zero if self.convention == "relative" else one
+        turn = jnp.stack([-q[1], q[0], one, zero, axles])
+        return jnp.stack([*jnp.eye(5)[:2], turn, *jnp.eye(5)[3:]], axis=1)
+
+    def sections(self):
+        def board(q):
+            forward, turning = self._along(q)
+            a, b = forward * jnp.cos(q[2]), forward * jnp.sin(q[2])
+            axles = 0.0 if self.convention == "relative" else -turning
+            return jnp.stack(
+                [a + turning * q[1], b - turning * q[0], turning, jnp.zeros(()), jnp.asarray(axles, float)]
+            )
+
+        return {
+            "board": board,
+            "rotor": lambda q: jnp.array([0.0, 0.0, 0.0, 1.0, 0.0]),
+            "steering": lambda q: jnp.array([0.0, 0.0, 0.0, 0.0, 1.0]),
+        }

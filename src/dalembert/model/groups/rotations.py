@@ -147,8 +147,9 @@ class S3(Group):
         return g * jnp.array([1.0, -1.0, -1.0, -1.0], g.dtype)
 
     def adjoint(self, g: Array) -> Array:
+        # In this form a quaternion of length 1 + e near the identity makes a rotation to e times its angle squared.
         w, x = g[0], g[1:]
-        return (w * w - jnp.sum(x * x)) * jnp.eye(3, dtype=g.dtype) + 2 * w * hat(x) + 2 * outer(x)
+        return (1 - 2 * jnp.sum(x * x)) * jnp.eye(3, dtype=g.dtype) + 2 * w * hat(x) + 2 * outer(x)
 
     def bracket(self, x: Array) -> Array:
         return hat(x)

@@ -1,0 +1,77 @@
+"""The Suslov problem: a rigid body that must not turn about one of its own axes."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.model import GroupSystem, groups
+
+
+class Suslov(GroupSystem):
+    """A rigid body about a fixed point on SO(3) whose angular velocity about its third axis is zero.
+
+    I w' = I w x w + lam e3, w3 = 0; axes 1 and 2 are chosen with I12 = 0. The products of inertia I13 and I23 make it
+    move: the rotation settles about one axis of the body as it came from the opposite one, at constant energy.
+    """
+
+    group = groups.SO3()
+    step = 0.1
+    i11: float = 1.0
+    i22: float = 2.0
+    i33: float = 3.0
+    i13: float = 0.3
+    i23: float = 0.2
+
+    def inertia(self):
+        return jnp.array(
+            [[self.i11, 0.0, self.i13], [0.0, self.i22, self.i23], [self.i13, self.i23, self.i33]]
+        )
+
+    def constraints(self, g):
+        return jnp.array([[0.0, 0.0, 1.0]])
+
+    def starts(self):
+        return {"default": (self.group.identity(), [1.0, 0.5, 0.0])}
+
+    def sections(self):
+        """The body's own first and second axis."""
+        return {f"axis {i + 1}": lambda g, i=i: self.group.adjoint(g)[:, i] for i in range(2)}
+
+    def solution(self, t, q0, v0):
+        """The exact motion (q, v) at times t.
+
+        (sqrt(I11) w1, sqrt(I22) w2) turns on a circle by an angle f with f' = c cos(f - f0): sin(f - f0) = tanh(c t +
+        const). The rotation is the integral of R' = R w, to 1e-12.
+        """
+        from scipy.integrate import solve_ivp
+
+        t = np.atleast_1d(np.asarray(t, float))
+        i11, i22, i13, i23 = (float(x) for x in (self.i11, self.i22, self.i13, self.i23))
+        velocity = settling(np.sqrt(i11), np.sqrt(i22), i13, i23, *np.asarray(v0, float)[:2])
+
+        def turning(time, r):
+            w1, w2 = velocity(time)
+            hat = np.array([[0.0, 0.0, w2], [0.0, 0.0, -w1], [-w2, w1, 0.0]])
+            return (r.reshape(3, 3) @ hat).ravel()
+
+        span = (0.0, max(float(np.max(t)), 1e-300))
+        found = solve_ivp(turning, span, np.asarray(q0, float), "DOP853", t, rtol=1e-13, atol=1e-14)
+        v = np.stack([*velocity(t), np.zeros_like(t)], axis=-1)
+        return found.y.T, v
+
+
+def settling(a, b, i13, i23, w1, w2):
+    """t -> (w1, w2) for a^2 w1' = -(i13 w1 + i23 w2) w2, b^2 w2' = (i13 w1 + i23 w2) w1."""
+    radius, angle = np.hypot(a * w1, b * w2), np.arctan2(b * w2, a * w1)
+    centre, speed = np.arctan2(i23 / b, i13 / a), radius * np.hypot(i13 / a, i23 / b) / (a * b)
+    side = np.cos(angle - centre)
+    if speed == 0 or abs(side) < 1e-15:
+        return lambda t: (np.full_like(t, w1, dtype=float), np.full_like(t, w2, dtype=float))
+    start = np.arctanh(np.sin(angle - centre))
+
+    def velocity(t):
+        s = start + np.sign(side) * speed * np.asarray(t, float)
+        x, y = np.sign(side) / np.cosh(s), np.tanh(s)  # cosine and sine of the angle from the centre
+        turned = np.cos(centre) * x - np.sin(centre) * y, np.sin(centre) * x + np.cos(centre) * y
+        return radius * turned[0] / a, radius * turned[1] / b
+
+    return velocity
