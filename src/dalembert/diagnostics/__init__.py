@@ -2,6 +2,15 @@
 
 from dalembert.diagnostics.auditing import audit
 from dalembert.diagnostics.coupled import CoupledSystem
+from dalembert.diagnostics.discrete import (
+    DiscreteLaws,
+    discrete_laws,
+    flight_energy,
+    momentum_residuals,
+    phase_determinant,
+    space_momentum_change,
+    symplectic_defect,
+)
 from dalembert.diagnostics.findings import Audit, compare
 from dalembert.diagnostics.floquet import (
     Averaging,
@@ -45,6 +54,7 @@ __all__ = [
     "Audit",
     "Averaging",
     "CoupledSystem",
+    "DiscreteLaws",
     "Drift",
     "Fibration",
     "Involution",
@@ -60,10 +70,12 @@ __all__ = [
     "audit",
     "averaging",
     "compare",
+    "discrete_laws",
     "drift",
     "exact_ends",
     "fibration_defects",
     "fitted_order",
+    "flight_energy",
     "group_dimension",
     "group_name",
     "latitude",
@@ -72,6 +84,7 @@ __all__ = [
     "measured_order",
     "measured_period",
     "measured_terms",
+    "momentum_residuals",
     "nonholonomy",
     "normal_velocity",
     "orbit",
@@ -79,6 +92,7 @@ __all__ = [
     "parasitic_mode",
     "passenger_exponents",
     "passenger_matrices",
+    "phase_determinant",
     "rebase",
     "resonance",
     "reversibility",
@@ -86,9 +100,11 @@ __all__ = [
     "running_mean",
     "section",
     "slope",
+    "space_momentum_change",
     "step_jacobian",
     "step_map",
     "structure",
+    "symplectic_defect",
     "theorem_4_4",
     "volume_change",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.diagnostics.coupled import CoupledSystem
+from dalembert.diagnostics.discrete import discrete_laws
 from dalembert.diagnostics.findings import ROUNDING, Audit
 from dalembert.diagnostics.floquet import Orbit, measured_period, orbit, resonance, section
 from dalembert.diagnostics.latitude import Latitude
@@ -49,6 +50,8 @@ def subject(
     """Everything about the system that all methods share: structure, hidden integral, exact motion."""
     coupled = found = hidden = None
     try:
+        if system.group is not None:
+            raise ValueError("a coupled system is looked for in coordinates")
         coupled = CoupledSystem.of(system, q0)
         found = orbit(coupled, *section(coupled, q0, v0), h)
         hidden = Latitude.of(coupled, q0, v0, h, found)
@@ -164,6 +167,7 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
         reversibility=float(np.max(reversibility_defect(system, method, h, q, u))),
         volume=volume_change(system, method, h, q[::4], u[::4], on_constraint),
         integrals=_integrals(about, sol, window, on_constraint),
+        laws=discrete_laws(system, method, h, q, u, on_constraint),
         fibration=fibration,
         parasitic=parasitic,
         resonance=near,

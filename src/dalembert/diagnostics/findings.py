@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dalembert.diagnostics.discrete import DiscreteLaws
 from dalembert.diagnostics.order import Order, Terms
 from dalembert.diagnostics.parasitic import Parasitic
 from dalembert.diagnostics.series import Drift, Verdict
@@ -43,6 +44,8 @@ class Audit:
     volume: Volume
     integrals: dict[str, Drift]
     """Everything the exact motion keeps, and what became of it."""
+    laws: DiscreteLaws | None = None
+    """None for methods that are not made from a discrete Lagrangian."""
     fibration: Fibration | None = None
     """None where the system is not a coupled one."""
     parasitic: Parasitic | None = None
@@ -93,6 +96,10 @@ class Audit:
             )
         if said.on_constraint and not found.on_constraint:
             words.append(f"velocities on the constraint are claimed, but A(q) v is {self.own_constraint:.1e}")
+        if self.laws is not None:
+            broken = [name for name, x in self.laws.momentum.items() if not x < ROUNDING]
+            if broken:
+                words.append(f"the momentum equation fails for {', '.join(broken)}: is the system invariant?")
         if said.fibred and not found.fibred and self.fibration is not None:
             words.append(
                 f"an undisturbed driver is claimed, but the passenger moves it by {self.fibration.driver:.1e}"
@@ -149,6 +156,8 @@ class Audit:
         if not self.on_constraint:
             rows.append(("constraint (own)", f"{self.own_constraint:.1e}"))
         rows.append(("reversibility", _defect(self.reversibility)))
+        if self.laws is not None:
+            rows += _law_rows(self.laws)
         if self.fibration is not None:
             rows.append(("driver undisturbed", _defect(self.fibration.driver)))
             if np.isfinite(self.fibration.fibre):
@@ -212,6 +221,18 @@ def _order_cell(order: Order) -> str:
 
 def _defect(x: float) -> str:
     return f"kept {x:.0e}" if x < ROUNDING else f"BROKEN {x:.1e}"
+
+
+def _law_rows(laws: DiscreteLaws) -> list[tuple[str, str]]:
+    rows = [("flight keeps energy", _defect(laws.flight))]
+    rows += [(f"momentum: {name}", _defect(x)) for name, x in laws.momentum.items()]
+    if laws.determinant is not None:
+        rows.append(("det (-1)^m in (q, p)", _defect(laws.determinant)))
+    if laws.symplectic is not None:
+        rows.append(("symplectic form", _defect(laws.symplectic)))
+    if laws.space_momentum is not None:
+        rows.append(("average momentum", _defect(laws.space_momentum)))
+    return rows
 
 
 def _of_terms(terms: Terms) -> list[str]:

@@ -12,7 +12,7 @@ from jax import Array
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.rows import over_rows
 from dalembert.methods import Method
-from dalembert.model import System, as_arrays, nearest_frame, orthonormal_frame
+from dalembert.model import System, as_arrays, difference, displaced, nearest_frame, orthonormal_frame
 from dalembert.simulate import simulate
 
 # Central differences of order six; exact to rounding for maps as smooth as a step.
@@ -122,12 +122,22 @@ def fibration_defects(
 def _place(system: System, q: Array, u: Array, b: Array, dq: Array, dw: Array) -> tuple[Array, Array]:
     """The state near (q, u) on D whose coordinates differ by dq, dw in the frame b, extended smoothly."""
     w = b.T @ system.metric(q) @ u
-    return q + dq, nearest_frame(system, q + dq, b) @ (w + dw)
+    near = displaced(system, q, dq)
+    return near, nearest_frame(system, near, b) @ (w + dw)
 
 
-def _read(system: System, q: Array, u: Array, b: Array) -> Array:
-    """The coordinates (q, w) of a state near the one where b was taken."""
-    return jnp.concatenate([q, nearest_frame(system, q, b).T @ system.metric(q) @ u])
+def _place_freely(system: System, q: Array, u: Array, dq: Array, du: Array) -> tuple[Array, Array]:
+    return displaced(system, q, dq), u + du
+
+
+def _read(system: System, q: Array, u: Array, base: Array, b: Array) -> Array:
+    """The coordinates (q, w) of a state near the configuration where b was taken."""
+    w = nearest_frame(system, q, b).T @ system.metric(q) @ u
+    return jnp.concatenate([difference(system, base, q), w])
+
+
+def _read_freely(system: System, q: Array, u: Array, base: Array) -> Array:
+    return jnp.concatenate([difference(system, base, q), u])
 
 
 def step_jacobian(
@@ -137,23 +147,22 @@ def step_jacobian(
     (q, u) for methods on TQ."""
     shared = _shared(system, method, h)
     q, u = np.asarray(q, float), np.asarray(u, float)
-    n = q.shape[1]
+    n = u.shape[1]
     ends = over_rows(_step)(shared, q, u)
     b0, b1 = (over_rows(orthonormal_frame)(shared[0], x) for x in (q, ends[0]))
     size = n + (b0.shape[2] if on_constraint else n)
     unit = np.eye(size)[:, None, :] * (_DELTA * _OFFSETS)[None, :, None]
     shifts = unit.reshape(-1, size)
     many = len(shifts)
-    rows = [np.repeat(x, many, axis=0) for x in (q, u, b0, b1)]
+    rows = [np.repeat(x, many, axis=0) for x in (q, u, b0, b1, ends[0])]
     shift = np.tile(shifts, (len(q), 1))
     if on_constraint:
         near = over_rows(_place)(shared[0], *rows[:3], shift[:, :n], shift[:, n:])
         after = over_rows(_step)(shared, *near)
-        values = over_rows(_read)(shared[0], *after, rows[3])
+        values = over_rows(_read)(shared[0], *after, rows[4], rows[3])
     else:
-        values = np.concatenate(
-            over_rows(_step)(shared, rows[0] + shift[:, :n], rows[1] + shift[:, n:]), axis=1
-        )
+        near = over_rows(_place_freely)(shared[0], *rows[:2], shift[:, :n], shift[:, n:])
+        values = over_rows(_read_freely)(shared[0], *over_rows(_step)(shared, *near), rows[4])
     values = values.reshape(len(q), size, len(_OFFSETS), size)
     return np.einsum("kjoi,o->kij", values, _WEIGHTS) / _DELTA
 

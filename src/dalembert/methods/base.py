@@ -61,6 +61,8 @@ class Method(eqx.Module):
     """Whether a step is short enough, in scalar operations, to be made into machine code."""
     on_groups: ClassVar[bool | None] = False
     """Whether the method is one for systems on Lie groups; None where it takes both kinds."""
+    variational: ClassVar[bool] = False
+    """Whether a step is a flight of a discrete Lagrangian, given by `flight`."""
     takes_forces: ClassVar[bool] = False
     """Whether the method takes non-conservative forces."""
 
@@ -71,6 +73,10 @@ class Method(eqx.Module):
     def step(self, system: System, state: State, memory: Any, h: Array) -> tuple[State, Any, Report]:
         """One step of size h."""
         raise NotImplementedError(f"{type(self).__name__} does not define step")
+
+    def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
+        """Of a variational method: where the step from q with own velocity u ends, and M^-1 p^+ there."""
+        raise NotImplementedError(f"{type(self).__name__} is not made from a discrete Lagrangian")
 
     def output(self, system: System, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
         """The method's own velocity, and its multipliers; None stands for those of the exact motion there."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dalembert.methods.base import Method, Report, State
+from dalembert.methods.base import Method, State
 from dalembert.model import System, acceleration, multipliers, project, rate, reaction
 from dalembert.numerics import compiled, extrapolated_step, matvec
 
@@ -44,6 +44,7 @@ class Reflecting(Method):
     )
     restart_every: int | None = eqx.field(default=None, static=True, kw_only=True)
     constant_metric = False
+    variational = True
 
     def __check_init__(self):
         name = type(self).__name__
@@ -52,10 +53,6 @@ class Reflecting(Method):
         n = self.restart_every
         if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 1):
             raise ValueError(f"{name}: restart_every must be None or a whole number of at least 1, got {n!r}")
-
-    def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
-        """Where the flight from q with M^-1 p^- = u ends, and M^-1 p^+ there."""
-        raise NotImplementedError(f"{type(self).__name__} does not define flight")
 
     def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
         """M^-1 p^- of the flight from q0 to q1."""

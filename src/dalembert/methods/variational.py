@@ -15,7 +15,7 @@ from dalembert.discrete import (
     as_lagrangian,
     slots,
 )
-from dalembert.methods.base import Claims, Method, State, solve_velocity
+from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
 from dalembert.methods.reflecting import half_kick
 from dalembert.model import System, acceleration, annihilator, project
 from dalembert.numerics import matmul, matvec, solve_spd
@@ -45,15 +45,28 @@ class VariationalDLA(Method):
         default=PointConstraint(), converter=lambda x: as_constraint(x, "VariationalDLA")
     )
     constant_metric = False
+    variational = True
 
     def init(self, system: System, state: State, h: Array) -> VariationalMemory:
         q, v = state
         return VariationalMemory(2 * v - half_kick(system, q, v, h), acceleration(system, q, v)[1])
 
     def step(self, system: System, state: State, memory: VariationalMemory, h: Array):
-        (q0, v0), n = state, state.q.shape[0]
-        mass, a = system.metric(q0), annihilator(system, q0)
-        z = solve_spd(mass, a.T)
+        q0, a = state.q, annihilator(system, state.q)
+        q1, plus, report, departing = self._solve(system, state.q, state.v, h)
+        # What the constraint did at q0.
+        caused = solve_spd(system.metric(q0), departing) - memory.plus
+        z = solve_spd(system.metric(q0), a.T)
+        lam = solve_spd(matmul(a, z), matvec(a, caused)) / h
+        return State(q1, project(system, q1, plus)), VariationalMemory(plus, lam), report
+
+    def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
+        return self._solve(system, q, u, h)[:3]
+
+    def _solve(self, system: System, q0: Array, v0: Array, h: Array) -> tuple[Array, Array, Report, Array]:
+        """q1, M^-1 p^+ there, how it went, and p^- at q0."""
+        n, mass = q0.shape[0], system.metric(q0)
+        z = solve_spd(mass, annihilator(system, q0).T)
         # Multipliers in units of velocity, so that one measure of corrections serves all unknowns.
         size = jnp.maximum(jnp.max(jnp.abs(z), initial=0.0), jnp.finfo(z.dtype).tiny)
         p0 = matvec(mass, v0)
@@ -69,15 +82,12 @@ class VariationalDLA(Method):
                 ]
             )
 
-        guess = jnp.concatenate([v0, jnp.zeros(a.shape[0], q0.dtype)])
-        x, report = solve_velocity(equations, guess, state, h, jnp.zeros_like(v0))
+        guess = jnp.concatenate([v0, jnp.zeros(z.shape[1], q0.dtype)])
+        x, report = solve_velocity(equations, guess, State(q0, v0), h, jnp.zeros_like(v0))
         u = x[:n]
         q1 = q0 + h * u
         before, arriving = slots(self.discrete_lagrangian, system, q0, q1, u, h)
-        plus = solve_spd(system.metric(q1), arriving)
-        caused = solve_spd(mass, -before) - memory.plus  # what the constraint did at q0
-        lam = solve_spd(matmul(a, z), matvec(a, caused)) / h
-        return State(q1, project(system, q1, plus)), VariationalMemory(plus, lam), report
+        return q1, solve_spd(system.metric(q1), arriving), report, -before
 
     def output(
         self, system: System, state: State, memory: VariationalMemory, h: Array

@@ -55,6 +55,8 @@ class Result(NamedTuple):
     data: Any
     ours: bool = False
     """Whether the paper has no such figure."""
+    source: str = "modin2020"
+    """The paper, by its key in the bibliography."""
 
 
 def to_plain(result: Result) -> dict[str, Any]:
@@ -71,7 +73,8 @@ def from_plain(told: dict[str, Any]) -> Result:
         tables.append(Table(caption, tuple(columns), cells, tuple((name, span) for name, span in groups)))
     pictures = tuple(Picture(*picture) for picture in told["pictures"])
     said, found = tuple(told["said"]), tuple(told["found"])
-    return Result(told["name"], told["title"], said, found, pictures, tuple(tables), None, told["ours"])
+    rest = (None, told["ours"], told["source"])
+    return Result(told["name"], told["title"], said, found, pictures, tuple(tables), *rest)
 
 
 def number(x: float, digits: int = 1) -> str:

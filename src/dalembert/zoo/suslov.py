@@ -30,7 +30,7 @@ class Suslov(GroupSystem):
         return jnp.array([[0.0, 0.0, 1.0]])
 
     def starts(self):
-        return {"default": (self.group.identity(), [1.0, 0.5, 0.0])}
+        return {"default": (self.group.identity(), [0.5, 1.0, 0.0])}
 
     def sections(self):
         """The body's own first and second axis."""

@@ -1,0 +1,217 @@
+"""The laws of discrete mechanics, measured on a method that is made from a discrete Lagrangian.
+
+States are rows (q, u), u the method's own velocity. A flight from (q, u) ends at q1 with the velocity M^-1 p^+.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dalembert.diagnostics.rows import over_rows
+from dalembert.discrete import projectors
+from dalembert.methods import Method
+from dalembert.model import System, as_arrays, difference, displaced, total_energy
+from dalembert.numerics import compiled, matvec, solve_spd
+
+
+class DiscreteLaws(NamedTuple):
+    """What single steps of a variational method do; zero is what the theorems say."""
+
+    flight: float
+    """How much a free flight changes the energy, relative; the method keeps the energy if this is zero."""
+    momentum: dict[str, float]
+    """The residual of the discrete momentum equation for each section of the system, relative to the momenta."""
+    determinant: float | None
+    """The largest |det - (-1)^m| of the step in (q, p^-); None for methods on D."""
+    symplectic: float | None
+    """The defect of F* omega = omega + d(lam_a mu^a), relative; None for methods on D."""
+    space_momentum: float | None
+    """How much the average momentum changes in space in a step, relative; None unless on a group. It is kept where
+    the metric is invariant from both sides and the constraint from the right."""
+
+
+def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
+    """The residuals of the momentum equation, one for each section, and the size of the momentum.
+
+    [ferraro2008] Theorem 2: <p^+(q1), xi(q)_Q(q1)> = <p^-(q), xi(q)_Q(q)>, which is the equation with the section's
+    change on the right.
+    """
+    system, method, h = shared
+    q1, plus, _ = method.flight(system, q, u, h)
+    p, p1 = matvec(system.metric(q), u), matvec(system.metric(q1), plus)
+    sections = [section(q) for section in system.sections().values()]
+    residual = [
+        jnp.sum(matvec(system.generators(q1).T, p1) * xi) - jnp.sum(matvec(system.generators(q).T, p) * xi)
+        for xi in sections
+    ]
+    size = [jnp.sum(jnp.abs(matvec(system.generators(q), xi)) * jnp.abs(p)) for xi in sections]
+    return jnp.stack(residual), jnp.stack(size)
+
+
+def momentum_residuals(system: System, method: Method, h: float, q: Any, u: Any) -> dict[str, np.ndarray]:
+    """The residual of the discrete momentum equation at each row of (q, u), for each section of the system,
+    relative to the largest momentum in these rows. The discrete Lagrangian must be invariant."""
+    names = list(system.sections())
+    if not names:
+        return {}
+    residual, size = over_rows(_momenta)(_shared(system, method, h), q, u)
+    return {
+        name: residual[:, i] / max(float(np.max(size[:, i])), np.finfo(float).tiny)
+        for i, name in enumerate(names)
+    }
+
+
+def _flight_energy(shared: Any, q: Array, u: Array) -> Array:
+    system, method, h = shared
+    q1, plus, _ = method.flight(system, q, u, h)
+    before = total_energy(system, q, u)
+    kinetic = before - system.potential(q)
+    return (total_energy(system, q1, plus) - before) / (kinetic + jnp.finfo(q.dtype).tiny)
+
+
+def flight_energy(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+    """H(q1, p^+) - H(q, p^-) of the flight from each row, relative to the kinetic energy.
+
+    The reflection at the end of a flight keeps the energy, so a GNI keeps it exactly if and only if this vanishes;
+    the bi-invariant metrics of [ferraro2008] Theorem 1 are one case of several.
+    """
+    return over_rows(_flight_energy)(_shared(system, method, h), q, u)
+
+
+@cache
+def _row_by_row(function: Callable) -> Callable:
+    """The function at one row after another: derivatives of a step, for a few rows."""
+    one = compiled(function)
+    return lambda shared, q, u: np.array([one(shared, *row) for row in zip(q, u, strict=True)])
+
+
+def _phase_step(shared: Any, q: Array, z: Array) -> tuple[Array, Array, Array, Array]:
+    """From the state (x, p) near q, at q exp(x): the configuration there, the next one, M^-1 p^+ and p^- there."""
+    system, method, h = shared
+    n = z.shape[0] // 2
+    near = displaced(system, q, z[:n])
+    q1, plus, _ = method.flight(system, near, solve_spd(system.metric(near), z[n:]), h)
+    _, own = method.reflect(system, q1, plus)
+    return near, q1, plus, matvec(system.metric(q1), own)
+
+
+def _state(system: System, q: Array, u: Array) -> Array:
+    return jnp.concatenate([jnp.zeros_like(u), matvec(system.metric(q), u)])
+
+
+def _determinant(shared: Any, q: Array, u: Array) -> Array:
+    system = shared[0]
+    z = _state(system, q, u)
+    _, base, _, _ = _phase_step(shared, q, z)
+
+    def after(z):
+        _, q1, _, p1 = _phase_step(shared, q, z)
+        return jnp.concatenate([difference(system, base, q1), p1])
+
+    return jnp.linalg.det(jax.jacfwd(after)(z))
+
+
+def phase_determinant(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+    """The determinant of a step of a GNI in (q, p^-), p^- moved to the identity on a group: (-1)^m.
+
+    The product of flight and reflection, one keeping volume, the other changing the sign of m directions.
+    """
+    return _row_by_row(_determinant)(_shared(system, method, h), q, u)
+
+
+def _as_velocities(system: System, q: Array, columns: Array) -> Array:
+    """Velocities at q, from derivatives of its numbers."""
+
+    def one(x):
+        return jax.jvp(lambda k: difference(system, q, k), (q,), (x,))[1]
+
+    return jax.vmap(one, 1, 1)(columns)
+
+
+def _symplectic(shared: Any, q: Array, u: Array) -> Array:
+    system = shared[0]
+    n = u.shape[0]
+
+    def forms(z):
+        """The one-forms p dq before and after the step, and lam_a mu^a, on the phase space of z."""
+
+        def moved(w):
+            near, q1, plus, p1 = _phase_step(shared, q, w)
+            return (near, q1), (near, q1, plus, p1)
+
+        (here, there), (near, q1, plus, p1) = jax.jacfwd(moved, has_aux=True)(z)
+        here, there = _as_velocities(system, near, here), _as_velocities(system, q1, there)
+        kick = 2 * matvec(projectors(system, q1)[1].T, matvec(system.metric(q1), plus))
+        return jnp.stack([matvec(here.T, z[n:]), matvec(there.T, p1), matvec(there.T, kick)])
+
+    derivative = jax.jacfwd(forms)(_state(system, q, u))
+    before, after, kick = jnp.swapaxes(derivative, 1, 2) - derivative
+    return jnp.max(jnp.abs(after - before + kick)) / jnp.maximum(1.0, jnp.max(jnp.abs(after)))
+
+
+def symplectic_defect(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+    """The defect of F* omega = omega + d(lam_a mu^a) for a step F of a GNI at each row, omega = -d(p dq).
+
+    lam is computed from the momentum p^+ by its own formula, lam = 2 (mu M^-1 mu^T)^-1 mu M^-1 p^+.
+    """
+    return _row_by_row(_symplectic)(_shared(system, method, h), q, u)
+
+
+def _space_momentum(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
+    system, method, h = shared
+    state, memory = method.resume(system, q, u, h)
+    after, _, _ = method.step(system, state, memory, h)
+    one, two = (matvec(system.generators(x.q).T, matvec(system.metric(x.q), x.v)) for x in (state, after))
+    return jnp.max(jnp.abs(two - one)), jnp.max(jnp.abs(one))
+
+
+def space_momentum_change(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+    """How much the average momentum (p^+ + p^-)/2 changes in space over a step from each row, relative.
+
+    [ferraro2008] section 4.4: not at all, where the metric is bi-invariant and the constraint right-invariant.
+    """
+    if system.group is None:
+        raise ValueError(
+            f"the momentum in space is defined on Lie groups; {type(system).__name__} is given in coordinates"
+        )
+    change, size = over_rows(_space_momentum)(_shared(system, method, h), q, u)
+    return change / max(float(np.max(size)), np.finfo(float).tiny)
+
+
+def discrete_laws(
+    system: System, method: Method, h: float, q: Any, u: Any, on_constraint: bool = False
+) -> DiscreteLaws | None:
+    """All of it over the rows of (q, u); None for a method that is not made from a discrete Lagrangian."""
+    if not method.variational:
+        return None
+    given = (system, method, h, np.asarray(q, float), np.asarray(u, float))
+    determinant = symplectic = None
+    if not on_constraint:
+        m = system.velocity_dimension - round(float(np.trace(_projector(as_arrays(system), given[3][0]))))
+        few = (system, method, h, given[3][::8], given[4][::8])
+        determinant = _largest(phase_determinant(*few) - (-1) ** m)
+        symplectic = _largest(symplectic_defect(*few))
+    return DiscreteLaws(
+        _largest(flight_energy(*given)),
+        {name: _largest(x) for name, x in momentum_residuals(*given).items()},
+        determinant,
+        symplectic,
+        None if system.group is None else _largest(space_momentum_change(*given)),
+    )
+
+
+def _projector(system: System, q: Any) -> np.ndarray:
+    return np.asarray(projectors(system, jnp.asarray(q))[0])
+
+
+def _largest(x: np.ndarray) -> float:
+    return float(np.max(np.abs(x)))
+
+
+def _shared(system: System, method: Method, h: float) -> tuple[System, Method, np.ndarray]:
+    return as_arrays(system), as_arrays(method), np.asarray(h, float)
