@@ -28,7 +28,7 @@ from dalembert.methods import (
 )
 from dalembert.model import Chart, GroupSystem, System, groups, system
 from dalembert.results import load
-from dalembert.simulate import SimulationError, Status, Trajectory, ensemble, simulate
+from dalembert.simulate import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
 
 __version__ = "0.3.0"
 
@@ -45,6 +45,7 @@ __all__ = [
     "LeapFrog",
     "LieGNI",
     "Method",
+    "MotionWarning",
     "Reference",
     "SimulationError",
     "Status",

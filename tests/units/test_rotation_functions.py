@@ -1,7 +1,7 @@
 """The functions of a squared angle: values and two derivatives, beside power series with 60 digits.
 
-The library sums ten terms below s = 1 and uses closed forms beyond. Here some hundreds of terms are summed at any s; a
-few constants from mpmath 1.4.1 (50 digits, its own trigonometric functions) check that road.
+The library sums ten terms below s = 1 and uses closed forms beyond. Here some hundreds of terms are summed at any s;
+a few constants from mpmath 1.4.1 (50 digits, its own trigonometric functions) check that road.
 """
 
 import functools
@@ -17,9 +17,7 @@ from dalembert import numerics
 
 EPS = np.finfo(float).eps
 FUNCTIONS = ("cosine", "sine_ratio", "versine_ratio", "excess_ratio", "cotangent_ratio")
-TERMS = (
-    400  # the slowest series, that of the cotangent, has the ratio s/(2 pi)^2: 0.76^400 is 1e-48 at s = 30
-)
+TERMS = 400  # the slowest series, the cotangent's, has the ratio s/(2 pi)^2: 0.76^400 is 1e-48 at s = 30
 # From zero to near the pole of the cotangent's at 39.5; the neighbours of the switch; zeros of cos t and of sin t.
 POINTS = (
     *(0.0, 1e-300, 1e-18, 1e-9, 1e-4, 0.01, 0.3, 0.7, 0.9, 0.99, 0.999999),
@@ -149,10 +147,10 @@ def test_values_and_two_derivatives_are_good_to_rounding(name):
 
 
 # Relative to the result: four roundings of the largest term. At the switch, where it is worst, the terms that the
-# closed forms and their derivatives by the quotient rule subtract are larger than the result: for the excess 6 times;
-# 30 times in its derivative, 1560 times in the second; for the cotangent 12, 59, 2360 times; for the sine ratio, whose
-# square the versine is, 1, 3, 41 times. Errors of the numerator come on top, as its own factor. Below the switch the
-# cotangent's series leaves out a term of 7e-17 of its value, of 4e-14 and 8e-12 of its derivatives: less.
+# closed forms and their derivatives by the quotient rule subtract are larger than the result: for the excess 6 times,
+# 30 times in its derivative, 1560 times in the second; for the cotangent 12, 59, 2360 times; for the sine ratio,
+# whose square the versine is, 1, 3, 41 times. Errors of the numerator come on top, as its own factor. Below the
+# switch the cotangent's series leaves out 7e-17 of its value, 4e-14 and 8e-12 of its derivatives: less.
 RELATIVE = {
     "versine_ratio": (4, 4 * 3, 4 * 41),
     "excess_ratio": (4 * 6, 4 * 6 * 30, 4 * 6 * 1560),
@@ -179,10 +177,10 @@ def test_derivatives_of_the_unused_branch_do_not_leak(name):
     """Forward and reverse, through s = x.x at x = 0: the chain through sqrt(s) would be 0 times infinity."""
     f = getattr(numerics, name)
     zero = jnp.zeros(3)
-    slope = jax.grad(lambda x: f(jnp.sum(x * x)))(zero)
-    curvature = jax.hessian(lambda x: f(jnp.sum(x * x)))(zero)
+    slope = jax.jit(jax.grad(lambda x: f(jnp.sum(x * x))))(zero)
+    curvature = jax.jit(jax.hessian(lambda x: f(jnp.sum(x * x))))(zero)
+    first = jax.jit(jax.grad(f))(jnp.zeros(()))
     assert np.all(slope == 0)
-    first = jax.grad(f)(jnp.zeros(()))
     # Both are 2 f'(0), one product apart.
     np.testing.assert_allclose(curvature, 2 * first * np.eye(3), rtol=2 * EPS, atol=0)
     assert abs(first) > 1e-3

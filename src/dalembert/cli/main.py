@@ -53,7 +53,7 @@ def run(
     system: str,
     /,
     *,
-    method: str = "frame",
+    method: str | None = None,
     h: float | None = None,
     steps: float = 10_000,
     param: Parameters = None,
@@ -69,7 +69,8 @@ def run(
     system
         A system of the zoo, such as PendulumCVT, or your own as module:Class.
     method
-        A method, such as frame, leapfrog, dla:0.5, dd:average, frame@4, or your own as module:Class.
+        A method, such as frame, leapfrog, dla:0.5, dd:average, frame@4, or your own as module:Class; frame by default,
+        lie-gni for systems on Lie groups.
     h
         The step size; the system's own by default.
     steps
@@ -89,6 +90,7 @@ def run(
 
     made = system_named(system, param or [])
     count = _whole("--steps", steps)
+    method = method or ("frame" if made.group is None else "lie-gni")
     run_and_report(console, made, method_named(method), h, count, start, save_every, out, plot)
 
 
@@ -164,14 +166,15 @@ def reproduce(
     quick: Annotated[bool, Parameter(negative="")] = False,
     out: str = "reproduction",
 ) -> None:
-    """Redo the figures and tables of "What makes nonholonomic integrators work?" (Modin and Verdier).
+    """Redo published experiments: Modin and Verdier (2020); Ferraro, Iglesias and Martin de Diego (2008).
 
     Parameters
     ----------
     studies
-        fig4 fig5 fig6 fig7 fig8 table1 table34, and two of our own: resonance, mechanism; all by default.
+        Of the first paper fig4 fig5 fig6 fig7 fig8 table1 table34, of the second ferraro-fig2 ferraro-fig5, and
+        four of our own: resonance mechanism snakeboard parasitic; all by default.
     quick
-        Shorter runs and coarser sweeps: the same verdicts in half a minute.
+        Shorter runs and coarser sweeps: the same verdicts in less than a minute.
     out
         The folder for report.html and the figures.
     """

@@ -82,7 +82,7 @@ def run_and_report(
     if h is None:
         raise ValueError(f"{type(system).__name__} recommends no step size; give --h")
     failure = None
-    warnings.simplefilter("ignore", UserWarning)  # an interruption is told below
+    warnings.simplefilter("ignore", UserWarning)  # what they say is told below
     try:
         sol = simulate(
             system,
@@ -96,6 +96,8 @@ def run_and_report(
     except SimulationError as error:
         failure, sol = error, error.trajectory
     report(console, sol)
+    for remark in sol.method.remarks(sol) if sol.method is not None else []:
+        console.print(f"Beware: {remark}", style="yellow", highlight=False)
     if out is not None:
         sol.save(out)
         console.print(f"wrote {out} ({len(sol.t):,} rows)", highlight=False)

@@ -1,6 +1,7 @@
 """Discrete constraints: conditions on two configurations that stand for A(q) v = 0."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -71,7 +72,7 @@ class OwnConstraint(DiscreteConstraint):
         return jnp.asarray(self.function(system, q0, q0 + h * u, h))
 
 
-def as_constraint(given: object, name: str) -> DiscreteConstraint:
+def as_constraint(given: Any, name: str) -> DiscreteConstraint:
     """A discrete constraint, from a plain function too."""
     if isinstance(given, DiscreteConstraint):
         return given

@@ -5,6 +5,7 @@ right with this scale alone.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -172,7 +173,7 @@ class OwnLagrangian(DiscreteLagrangian):
         return self.function(system, q0, q0 + h * u, h)
 
 
-def as_lagrangian(given: object, name: str) -> DiscreteLagrangian:
+def as_lagrangian(given: Any, name: str) -> DiscreteLagrangian:
     """A discrete Lagrangian, from a plain function too."""
     if isinstance(given, DiscreteLagrangian):
         return given

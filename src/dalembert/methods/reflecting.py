@@ -124,7 +124,7 @@ class Reflecting(Method):
         return [
             f"the parasitic mode of {self.spelling} has grown from {first:.1e} to {last:.1e} (velocity normal to "
             f"the constraint, changing sign every step) by t = {float(trajectory.t[loudest]):.6g}: the motion is "
-            f"wrong from there on, although its energy may look right. Use restart_every=20{cure}"
+            f"wrong from there on, although its energy may look right. Use restart_every=20 (:restart=20 on the command line){cure}"
         ]
 
 

@@ -18,7 +18,7 @@ from dalembert.simulate.differentiable import differentiable_run
 from dalembert.simulate.engine import engine, has_kernel, quick_survey
 from dalembert.simulate.loop import CAPACITY, Rows, scan
 from dalembert.simulate.progress import progress_bar
-from dalembert.simulate.status import SimulationError, Status
+from dalembert.simulate.status import MotionWarning, SimulationError, Status
 from dalembert.simulate.trajectory import Trajectory
 
 CHUNK_SECONDS = 0.1
@@ -70,7 +70,7 @@ def simulate(
     elif throw and solution.status is not Status.OK:
         raise SimulationError(solution.message, solution)
     for remark in method.remarks(solution):
-        warnings.warn(remark, stacklevel=2)
+        warnings.warn(remark, MotionWarning, stacklevel=2)
     return solution
 
 

@@ -33,3 +33,7 @@ class SimulationError(RuntimeError):
         self.step = int(trajectory.steps) + 1
         self.time = float(trajectory.t[0]) + self.step * float(trajectory.h)
         self.residual = float(trajectory.residual)
+
+
+class MotionWarning(UserWarning):
+    """A run reached its end, but its method says that the motion is not to be trusted."""

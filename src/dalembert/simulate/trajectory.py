@@ -133,6 +133,16 @@ class Trajectory(eqx.Module):
         """(K,) the largest entry of A(q) v."""
         return self._measured("constraint_residual", _residual, self.v)
 
+    @property
+    def elements(self) -> Any:
+        """Of a system on a Lie group: (K, ...) the configurations as matrices."""
+        if self.system is None or self.system.group is None:
+            raise ValueError(
+                "elements are those of a Lie group; this run is in coordinates, or without its system"
+            )
+        matrix = jax.vmap(self.system.group.matrix)
+        return self._plain((jax.vmap(matrix) if np.ndim(self.q) == 3 else matrix)(jnp.asarray(self.q)))
+
     def member(self, i: int) -> "Trajectory":
         """Member i of an ensemble, as a trajectory of its own."""
         if np.ndim(self.q) != 3:

@@ -22,12 +22,12 @@ DLA = {
 }
 SPELLINGS = {"GNI": "gni:exact"} | {name: method.spelling for name, method in DLA.items()}
 STYLES: dict[str, dict[str, Any]] = {
-    "GNI": {"color": "#D55E00", "lw": 1.6},
-    "DLA, midpoint": {"color": "#CC79A7", "lw": 1.8},
-    "DLA, left point": {"color": "#CC79A7", "lw": 1.5, "ls": (0, (1.2, 1.2))},
+    "GNI": {"color": "#56B4E9", "lw": 1.8},
+    "DLA, midpoint": {"color": "#882255", "lw": 1.6},
+    "DLA, left point": {"color": "#882255", "lw": 1.5, "ls": (0, (1.2, 1.2))},
     "exact": {"color": "#333333", "lw": 1.0},
 }
-"""Colour and line of the methods of this paper, the same in its figures."""
+"""Colour and line of the methods of this paper; the colours are those of view.plots."""
 EXPECTED = {"DLA, midpoint": 2.97e-4, "DLA, left point": 7e-2}
 """Relative variations that an independent program gave beforehand."""
 
@@ -36,7 +36,7 @@ class Run(NamedTuple):
     """What is kept of a run."""
 
     energy: np.ndarray
-    """Of each step: of its velocity (q_{k+1} - q_k)/h."""
+    """Of each step: that of its velocity."""
     differences: np.ndarray
     """The same formed from differences of the positions, which have lost digits."""
     error: np.ndarray
@@ -128,33 +128,34 @@ def present(lab: Lab, data: Measured) -> Result:
     runs = data.runs
     gni, mid, left = (variation(run.energy) for run in runs.values())
     said = (
-        "The metric of the free particle z' = y x' is invariant under translations from both sides, so that "
-        "Theorem 1 applies and the GNI keeps the energy; the figure sets it against the discrete "
-        "Lagrange-d'Alembert method (DLA), whose energy is not constant. The two differ in one equation: the GNI "
-        "has z2 - z0 = y1 (x2 - x0), the DLA a constraint on one step, such as z2 - z1 = (x2 - x1)(y1 + y2)/2. "
-        "Start and step of the figure are not printed; these are ours.",
+        "The metric of the free particle z' = y x' is invariant under translations from both sides, so "
+        "that Theorem 1 applies and the GNI keeps the energy; the figure sets it against the discrete "
+        "Lagrange-d'Alembert method (DLA), whose energy is not constant. The two differ in one "
+        "equation: the GNI has z2 - z0 = y1 (x2 - x0), the DLA a constraint on one step, such as z2 - "
+        "z1 = (x2 - x1)(y1 + y2)/2. Start and step of the figure are not printed; these are ours.",
     )
     found = (
         f"Confirmed. Over {STEPS:,} steps the energy varies by {number(gni)} of itself by the GNI, by "
-        f"{number(mid, 2)} by the DLA with the constraint at the midpoint, and by {number(left, 2)} with the "
-        "constraint at the left point. The energy of the second has a bump where the particle passes y = 0 "
-        f"(farthest from the first step at y = {bump(data):.2f}) and returns; that of the third {left_way(data)} there "
-        "and stays: a discrete constraint that is not symmetric costs two orders.",
-        "Energies are those of the steps, |q_{k+1} - q_k|^2/(2 h^2), variations are (largest - smallest)/first, "
-        "and all methods start from the pair (q0, q1) with q1 on the exact motion; a start from (q0, v0) gives "
-        "the same two digits. For the GNI this is the energy of its own momentum p^-, in which no digits are "
-        f"lost; formed from differences of positions it would vary by {number(variation(runs['GNI'].differences))} "
-        "by rounding alone.",
+        f"{number(mid, 2)} by the DLA with the constraint at the midpoint, and by {number(left, 2)} with "
+        "the constraint at the left point. The energy of the second has a bump where the particle "
+        f"passes y = 0 (farthest from the first step at y = {bump(data):.2f}) and returns; that of the "
+        f"third {left_way(data)} there and stays: a discrete constraint that is not symmetric costs two "
+        "orders.",
+        "Energies are those of steps, |q1 - q0|^2/(2 h^2) for one from q0 to q1, variations are "
+        "(largest - smallest)/first, and all methods start from the pair (q0, q1) with q1 on the exact "
+        "motion; a start from (q0, v0) gives the same two digits. For the GNI this is the energy of its "
+        "own momentum p^-, in which no digits are lost; formed from differences of positions it would "
+        f"vary by {number(variation(runs['GNI'].differences))} by rounding alone.",
     )
     picture = Picture(
         "ferraro-fig2",
         figure,
-        "Energy of the free nonholonomic particle against y, which grows at a constant rate; q0 = (1, -2, 0.5), "
-        "v0 = (1, 0.5, -2), h = 0.1. (a) The bump of the midpoint DLA at y = 0; the GNI is level. (b) On a log "
-        "axis, with the constraint taken at the left point too.",
-        "Two panels. Left: the energy of the GNI is a level line, that of the midpoint DLA has a bump near y = 0 "
-        f"of {number(mid, 2)}. Right, log axis: GNI at rounding, midpoint DLA below one thousandth, left point DLA "
-        "near one tenth.",
+        "Energy of the free nonholonomic particle against y, which grows at a constant rate; q0 = (1, "
+        "-2, 0.5), v0 = (1, 0.5, -2), h = 0.1. (a) The bump of the midpoint DLA at y = 0; the GNI is "
+        "level. (b) On a log axis, with the constraint taken at the left point too.",
+        "Two panels. Left: the energy of the GNI is a level line, that of the midpoint DLA has a bump "
+        f"near y = 0 of {number(mid, 2)}. Right, log axis: GNI at rounding, midpoint DLA below one "
+        "thousandth, left point DLA near one tenth.",
     )
     rows = tuple(
         (
@@ -169,8 +170,9 @@ def present(lab: Lab, data: Measured) -> Result:
         for name, run in runs.items()
     )
     table = Table(
-        f"Relative variation of the energy over {STEPS:,} steps of h = {STEP:g}, beside the value that an independent "
-        "program gave beforehand, and the distance from the exact motion: largest in the time shown, and at the end.",
+        f"Relative variation of the energy over {STEPS:,} steps of h = {STEP:g}, beside the value that "
+        "an independent program gave beforehand, and the distance from the exact motion: largest in the "
+        "time shown, and at the end.",
         (
             "method",
             "variation",

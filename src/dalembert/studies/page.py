@@ -93,6 +93,9 @@ GREEK = {
     "kappa": "kappa",
     "rho": "rho",
     "pi": "pi",
+    "phi": "phi",
+    "psi": "psi",
+    "omega": "omega",
 }
 SIGNS = (
     (re.compile(r" = "), "&nbsp;=&nbsp;"),
@@ -100,7 +103,8 @@ SIGNS = (
     (re.compile(r"(?<![\w.])-(?=\d|(?:[a-z]|xi|eta|y\d)\b)"), "&minus;"),
     (re.compile(r"\bEt\b"), "<i>E&#771;</i>"),
     (re.compile(r"\^(\d|T)"), r"<sup>\1</sup>"),
-    (re.compile(r"\b([xy])(\d)\b"), r"<i>\1</i><sub>\2</sub>"),
+    (re.compile(r"\b([qu-z])(\d)\b"), r"<i>\1</i><sub>\2</sub>"),
+    (re.compile(r"\bomega_(\d)\b"), r"omega<sub>\1</sub>"),
 )
 POWER = re.compile(r"(?<=\d)e(-?)(\d+)\b")
 

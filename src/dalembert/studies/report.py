@@ -6,14 +6,45 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
 
 from dalembert.diagnostics import Verdict
 from dalembert.studies.lab import KNIFE_EPS, METHODS, NAMES, PANELS, PAPER, Lab
 from dalembert.studies.page import CSS, prose, table_html
 from dalembert.studies.result import Cell, Picture, Result, Table
 
-TITLE = "What makes nonholonomic integrators work? The experiments, repeated"
+TITLE = "Nonholonomic integrators: published experiments, repeated"
+"""Where there is more than one paper."""
 INTEGRALS = {"fig6": "E", "fig7": "h", "fig8": "lat."}
+
+
+class Paper(NamedTuple):
+    """A paper whose experiments are repeated: a title for the report, its authors, and what there is of it (HTML)."""
+
+    title: str
+    authors: str
+    words: str
+
+
+PAPERS = {
+    "modin2020": Paper(
+        "What makes nonholonomic integrators work? The experiments, repeated",
+        "Modin and Verdier",
+        "All figures and tables of K. Modin and O. Verdier, <cite>What makes nonholonomic integrators "
+        "work?</cite> (2020), computed anew: five methods of the literature on the knife edge and on the "
+        "continuously variable transmission (CVT), and beside them the frame discrete gradient and its "
+        "composition of order 4. Two studies that the paper does not have follow.",
+    ),
+    "ferraro2008": Paper(
+        "Momentum and energy preserving integrators for nonholonomic dynamics: the experiments, repeated",
+        "Ferraro, Iglesias and Mart\u00edn de Diego",
+        "Both figures with results of S. Ferraro, D. Iglesias and D. Mart\u00edn de Diego, <cite>Momentum and "
+        "energy preserving integrators for nonholonomic dynamics</cite> (2008), computed anew: the geometric "
+        "nonholonomic integrator (GNI) against the discrete Lagrange-d\u2019Alembert method (DLA), on a particle "
+        "and on the Chaplygin sleigh. Two studies follow that it does not have: a gait of its snakeboard, "
+        "and what becomes of the sleigh after the time that its figure shows.",
+    ),
+}
 
 
 def write_report(
@@ -29,7 +60,7 @@ def page(
     folder: Path, results: dict[str, Result], missing: tuple[str, ...], lab: Lab, seconds: float, command: str
 ) -> str:
     """The whole document."""
-    parts = [_head(), "<body><main>", _opening(results, missing, lab)]
+    parts = [_head(results), "<body><main>", _opening(results, missing, lab)]
     table = summary(results)
     if table is not None:
         parts.append(
@@ -63,7 +94,7 @@ def summary(results: dict[str, Result]) -> Table | None:
         rows.append(tuple(cells))
     caption = (
         "What each method keeps. H total energy, E passenger energy, h driver energy, lat. latitude (the "
-        f"hidden integral). The first {len(PAPER)} methods are those of the paper, the last two are ours."
+        f"hidden integral). The first {len(PAPER)} methods are those of Modin and Verdier, the last two are ours."
     )
     return Table(caption, tuple(columns), tuple(rows), tuple(groups))
 
@@ -83,23 +114,28 @@ def _legend() -> str:
     return f'<ul class="key">{keys}</ul>'
 
 
-def _head() -> str:
+def _sources(results: dict[str, Result]) -> list[str]:
+    """The papers that results are of; all where there are none."""
+    return [key for key in PAPERS if any(r.source == key for r in results.values())] or list(PAPERS)
+
+
+def _title(results: dict[str, Result]) -> str:
+    sources = _sources(results)
+    return PAPERS[sources[0]].title if len(sources) == 1 else TITLE
+
+
+def _head(results: dict[str, Result]) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{prose(TITLE, False)}</title><style>{CSS}</style></head>"
+        f"<title>{prose(_title(results), False)}</title><style>{CSS}</style></head>"
     )
 
 
 def _opening(results: dict[str, Result], missing: tuple[str, ...], lab: Lab) -> str:
     links = "".join(f'<li><a href="#{n}">{prose(r.title, False)}</a></li>' for n, r in results.items())
-    words = [
-        f"<h1>{prose(TITLE, False)}</h1>",
-        "<p>All figures and tables of K. Modin and O. Verdier, <cite>What makes nonholonomic integrators "
-        "work?</cite> (2020), computed anew: five methods of the literature on the knife edge and on the "
-        "continuously variable transmission (CVT), and beside them the frame discrete gradient and its "
-        "composition of order 4. Two studies that the paper does not have follow.</p>",
-    ]
+    words = [f"<h1>{prose(_title(results), False)}</h1>"]
+    words += [f"<p>{PAPERS[key].words}</p>" for key in _sources(results)]
     if lab.quick:
         words.append(
             '<p class="note">A quick run: verdicts are from shorter runs than the full one, sweeps are '
@@ -113,7 +149,7 @@ def _opening(results: dict[str, Result], missing: tuple[str, ...], lab: Lab) -> 
 
 def _section(folder: Path, result: Result) -> str:
     left, right = "".join(map(_paragraph, result.said)), "".join(map(_paragraph, result.found))
-    heading = "Why look" if result.ours else "The paper"
+    heading = "Why look" if result.ours else PAPERS[result.source].authors
     label = ' <span class="ours">not in the paper</span>' if result.ours else ""
     return "\n".join(
         [

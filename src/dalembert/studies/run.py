@@ -8,7 +8,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from dalembert.studies import fig4, fig5, fig6, fig7, fig8, mechanism, resonance, table1, table34
+from dalembert.studies import (
+    ferraro_fig2,
+    ferraro_fig5,
+    fig4,
+    fig5,
+    fig6,
+    fig7,
+    fig8,
+    mechanism,
+    parasitic,
+    resonance,
+    snakeboard,
+    table1,
+    table34,
+)
 from dalembert.studies.drawing import drawing_style
 from dalembert.studies.helper import Ended, Helper
 from dalembert.studies.lab import Lab, Stopped
@@ -24,16 +38,20 @@ STUDIES: dict[str, ModuleType] = {
     "table34": table34,
     "resonance": resonance,
     "mechanism": mechanism,
+    "ferraro-fig2": ferraro_fig2,
+    "ferraro-fig5": ferraro_fig5,
+    "snakeboard": snakeboard,
+    "parasitic": parasitic,
 }
 # These take their time in compiling; they go to a second process where there is a second core.
-ASIDE = ("table1", "table34", "mechanism")
+ASIDE = ("table1", "table34", "mechanism", "snakeboard")
 
 
 class Outcome(NamedTuple):
     """What was done."""
 
     results: dict[str, Result]
-    """In the order of the paper."""
+    """In the order of STUDIES."""
     missing: tuple[str, ...]
     """Studies that an interruption left out."""
     report: Path
@@ -41,7 +59,7 @@ class Outcome(NamedTuple):
 
 
 def chosen(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The studies to do, in the order of the paper; ValueError with the choices for a wrong name."""
+    """The studies to do, in the order of STUDIES; ValueError with the choices for a wrong name."""
     for name in names:
         if name not in (*STUDIES, "all"):
             raise ValueError(f"no study {name!r}. Choose from: {', '.join(STUDIES)}, all")
@@ -61,7 +79,7 @@ def reproduce(
 ) -> Outcome:
     """Does the studies, writes PNG and SVG of each figure and report.html into `folder`.
 
-    `say` is told what is being computed, `finished` is given each result, in the order of the paper. Ctrl-C
+    `say` is told what is being computed, `finished` is given each result, in the order of STUDIES. Ctrl-C
     ends the work; what was finished is in the report. Where there are two cores a second process does some of
     the studies, whose results then come without their data; `alone` does everything here.
     """

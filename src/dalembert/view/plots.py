@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.patches import Circle
 
+from dalembert.model import groups
 from dalembert.simulate import Trajectory
 
 # One colour a method, throughout; chosen to stay apart for colour-blind readers.
@@ -16,6 +20,9 @@ COLOURS = {
     "leapfrog": "#D55E00",
     "dla": "#CC79A7",
     "dla01": "#E69F00",
+    "gni": "#56B4E9",
+    "lie-gni": "#56B4E9",
+    "dla-variational": "#882255",
     "reference": "#333333",
 }
 # Below this a relative error is rounding; log axes end here.
@@ -61,6 +68,24 @@ def _coordinates(trajectory: Trajectory) -> tuple[str, ...]:
     return tuple((trajectory.stored or {})["coordinates"])
 
 
+def _group(trajectory: Trajectory) -> str | None:
+    if trajectory.system is not None:
+        return None if trajectory.system.group is None else trajectory.system.group.name
+    return (trajectory.stored or {}).get("group")
+
+
+def _of_quaternions(q: np.ndarray) -> np.ndarray:
+    return np.asarray(jax.vmap(groups.S3().adjoint)(jnp.asarray(q)))
+
+
+# Rotation matrices from the rows of a run, by the group's name.
+ROTATIONS = {"SO(3)": lambda q: q.reshape(-1, 3, 3), "S^3": _of_quaternions}
+# Columns: what lies across the picture, up, and towards the eye, which looks from (2, 1, 1).
+_EYE = np.array([2.0, 1.0, 1.0]) / np.sqrt(6)
+_ACROSS = np.cross([0, 0, 1], _EYE) / np.linalg.norm(np.cross([0, 0, 1], _EYE))
+SIGHT = np.stack([_ACROSS, np.cross(_EYE, _ACROSS), _EYE], axis=1)
+
+
 def _envelope(t: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The curve itself where it is short; else its largest value in each of many intervals."""
     if len(t) <= 2 * INTERVALS:
@@ -88,9 +113,43 @@ class Plots:
         ax.set_title(f"energy error, {_system(sol)}, h = {float(sol.h):.4g}", loc="left")
         return ax
 
-    def path(self, x: str | None = None, y: str | None = None, ax: Axes | None = None, **style: Any) -> Axes:
-        """One coordinate against another, by name; the first two by default."""
+    def axis(self, which: int = 3, ax: Axes | None = None, **style: Any) -> Axes:
+        """Of a body on SO(3) or S^3: where its axis 1, 2 or 3 points, on the unit sphere seen from above and aside;
+        fainter behind the sphere."""
         sol = self.trajectory
+        group = _group(sol)
+        if group not in ROTATIONS:
+            raise ValueError(
+                f"axis draws rotations, configurations of {_system(sol)} are not; use path(x, y)"
+            )
+        if which not in (1, 2, 3):
+            raise ValueError(f"a body has the axes 1, 2 and 3, got {which!r}")
+        ax = _axes(ax, (4.8, 4.6))
+        ends = np.asarray(ROTATIONS[group](np.asarray(sol.q)))[:, :, which - 1]
+        across, up, towards = (ends @ SIGHT).T
+        width = float(np.clip(1.4 * (400 / len(ends)) ** 0.5, 0.3, 1.4))
+        style = {"lw": width, **method_style(_label(sol)), **style}
+        ax.add_patch(Circle((0, 0), 1, fill=False, color="0.75", lw=1))
+        hidden = towards < 0
+        for part, fade in ((~hidden, 1.0), (hidden, 0.35)):
+            x, y = (np.where(part, c, np.nan) for c in (across, up))
+            ax.plot(x, y, **style | {"alpha": fade, "label": style.get("label") if fade == 1 else None})
+        ax.plot(across[:1], up[:1], "o", ms=6, color="black", zorder=3)
+        for axis, name in zip(SIGHT, "xyz", strict=True):
+            ax.plot([0, axis[0]], [0, axis[1]], color="0.85", lw=0.8, zorder=0)
+            ax.annotate(name, 1.12 * axis[:2], ha="center", va="center", color="0.4")
+        ax.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), xticks=[], yticks=[], aspect="equal")
+        ax.spines[:].set_visible(False)
+        ax.set_title(
+            f"{_system(sol)}, body axis {which}, t = {sol.t[0]:g} to {sol.t[-1]:g} (start marked)", loc="left"
+        )
+        return ax
+
+    def path(self, x: str | None = None, y: str | None = None, ax: Axes | None = None, **style: Any) -> Axes:
+        """One coordinate against another, by name; the first two by default, the third axis of a rotating body."""
+        sol = self.trajectory
+        if x is None and y is None and _group(sol) in ROTATIONS:
+            return self.axis(ax=ax, **style)
         names = _coordinates(sol)
         if len(names) < 2:
             raise ValueError(f"path needs two coordinates, {_system(sol)} has one; plot sol.t against sol.q")

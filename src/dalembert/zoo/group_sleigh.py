@@ -6,8 +6,11 @@ from dalembert.model import GroupSystem, groups
 
 
 class GroupSleigh(GroupSystem):
-    """The Chaplygin sleigh as a left-invariant body on SE(2): (x, y, theta) of the blade, body velocities along the
-    blade, across it (zero) and turning. With tau=mid its integrator is that of the contact coordinates."""
+    """The Chaplygin sleigh as a left-invariant body on SE(2).
+
+    Elements are (x, y, theta) of the blade's contact point, body velocities those along the blade, across it (zero)
+    and turning. LieGNI("mid") is the midpoint GNI in contact coordinates.
+    """
 
     group = groups.SE2()
     step = 0.2
