@@ -2,7 +2,7 @@
 
 import sys
 
-import equinox as eqx
+import errata_ferraro
 import jax.numpy as jnp
 import numpy as np
 
@@ -21,9 +21,8 @@ from dalembert.diagnostics import (
     structure,
 )
 from dalembert.diagnostics.rows import over_rows
-from dalembert.methods import Report, State
 from dalembert.methods.leapfrog import LeapFrogMemory
-from dalembert.model import potential_gradient, project
+from dalembert.model import potential_gradient
 from dalembert.numerics import solve_spd
 
 ZOO = da.zoo
@@ -293,67 +292,11 @@ def resonances():
     assert str(verdict) == "bounded"
 
 
-def snakeboard_forms():
-    """The printed one-forms of the snakeboard are dependent at cos(phi) = 0, where its distribution is regular."""
-    theta, phi = 0.3, np.pi / 2
-    printed = np.array([[-np.sin(theta + phi), np.cos(theta + phi), -np.cos(phi)]])
-    printed = np.vstack([printed, [-np.sin(theta - phi), np.cos(theta - phi), np.cos(phi)]])
-    ours = np.asarray(ZOO.Snakeboard().constraints(jnp.array([0, 0, theta, 0, phi])))
-    ranks = [int(np.linalg.matrix_rank(a, tol=1e-9)) for a in (printed, ours)]
-    _say("rank at phi = pi/2: printed", ranks[0], "here", ranks[1])
-    assert ranks == [1, 2]
-
-
-class OtherMetric(da.LeapFrog):
-    """Leap-frog whose reflection uses the identity instead of the kinetic metric."""
-
-    def step(self, system, state, memory, h):
-        half = memory.u - 0.5 * h * memory.pull
-        q1 = state.q + h * half
-        pull = self.init(system, State(q1, half), h).pull
-        plus = half - 0.5 * h * pull
-        a = system.constraints(q1)[0]
-        momentum = system.metric(q1) @ plus
-        reflected = momentum - 2 * a * (a @ momentum) / (a @ a)
-        u = solve_spd(system.metric(q1), reflected)
-        return State(q1, project(system, q1, u)), LeapFrogMemory(u, pull), Report.explicit()
-
-
-class Heavy(ZOO.PendulumCVT):
-    """The CVT with different masses."""
-
-    ratio: float = eqx.field(default=4.0)
-
-    def metric(self, q):
-        return jnp.diag(jnp.array([1.0, self.ratio, 1.0]))
-
-
-def kinetic_projector():
-    """The projectors must be those of the kinetic metric; with another the method solves another system."""
-    orders = []
-    for method in (da.LeapFrog("momentum"), OtherMetric("momentum")):
-        found = da.audit(Heavy(), method, start="oscillating", steps=10_000)
-        orders.append(found.order.q)
-        _say(type(method).__name__, "order", found.order)
-    assert orders[0] > 1.9
-    assert orders[1] < 0.2
-
-
-def energy_is_no_evidence():
-    """Leap-frog on the sleigh keeps its energy to rounding while the sleigh turns round: the parasitic mode grows."""
-    sleigh = ZOO.ChaplyginSleigh(coordinates="mass-centre")
-    found = da.audit(sleigh, da.LeapFrog(), steps=10_000)
-    for line in found.problems:
-        _say(line)
-    _say("energy of its own velocity:", found.integrals["energy (own)"].verdict)
-    assert str(found.integrals["energy (own)"].verdict) == "exact"
-    assert found.parasitic.grows
-
-
 ENTRIES = {
     name.replace("_", "-"): function
-    for name, function in list(globals().items())
-    if callable(function) and getattr(function, "__module__", "") == __name__ and name[0].islower()
+    for part in (globals(), vars(errata_ferraro))
+    for name, function in list(part.items())
+    if callable(function) and function.__module__ == part["__name__"] and name[0].islower() and name != "main"
 }
 
 

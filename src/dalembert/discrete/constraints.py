@@ -53,7 +53,7 @@ class PointConstraint(DiscreteConstraint):
 class OwnConstraint(DiscreteConstraint):
     """A function (system, q0, q1, h) -> (m,) of the user's own."""
 
-    function: Callable[[System, Array, Array, Array], Array] = eqx.field(static=True)
+    function: Callable[..., Any] = eqx.field(static=True)
     is_symmetric: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self):

@@ -149,7 +149,7 @@ class OwnLagrangian(DiscreteLagrangian):
     only, so its momenta lose eps |q|/(h |v|) a step.
     """
 
-    function: Callable[[System, Array, Array, Array], Array] = eqx.field(static=True)
+    function: Callable[..., Any] = eqx.field(static=True)
     declared_order: int = eqx.field(default=1, static=True)
     is_symmetric: bool = eqx.field(default=False, static=True)
 

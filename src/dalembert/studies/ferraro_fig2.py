@@ -144,7 +144,7 @@ def present(lab: Lab, data: Measured) -> Result:
         "Energies are those of steps, |q1 - q0|^2/(2 h^2) for one from q0 to q1, variations are "
         "(largest - smallest)/first, and all methods start from the pair (q0, q1) with q1 on the exact "
         "motion; a start from (q0, v0) gives the same two digits. For the GNI this is the energy of its "
-        "own momentum p^-, in which no digits are lost; formed from differences of positions it would "
+        "own momentum, in which no digits are lost; formed from differences of positions it would "
         f"vary by {number(variation(runs['GNI'].differences))} by rounding alone.",
     )
     picture = Picture(

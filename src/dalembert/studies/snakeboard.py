@@ -165,8 +165,7 @@ def present(lab: Lab, data: Measured) -> Result:
     travelled = float(np.linalg.norm(relative.q[-1, :2]))
     off = float(np.max(np.linalg.norm(relative.q - relative.reference, axis=1)))
     apart = float(np.max(np.linalg.norm((absolute.q - absolute.reference)[:, :2], axis=1)))
-    grows, contracts = rates(absolute)
-    end = float(absolute.contraction[-1])
+    (grows, contracts), end = rates(absolute), float(absolute.contraction[-1])
     said = (
         "The paper derives the GNI for the snakeboard, with the projector and the momentum equation "
         "written out, without a run. Its metric is constant in these coordinates, so that the energy "
@@ -196,8 +195,8 @@ def present(lab: Lab, data: Measured) -> Result:
         f"contracts volume, at the rate {end:.3f} on the circle, and the rates of the two parasitic "
         "modes add up to it: the GNI is unstable. While the mode grows from 1/1000 to 1/10 the "
         f"contraction is {contracts:.3f} on average, the growth of the larger mode {grows:.3f}. The "
-        f"run ends up to {number(apart)} away. The library warns of this; the "
-        f"energy, kept to {_most(absolute.kept.energy)}, does not.",
+        f"run strays by up to {number(apart)}. The library warns of this; the energy, kept to "
+        f"{_most(absolute.kept.energy)}, does not.",
     )
     picture = Picture(
         "snakeboard",
@@ -262,18 +261,18 @@ def _draw_circle(ax, data: Measured) -> None:
     ax.set(xlabel="x", ylabel="y")
     ax.set_aspect("equal", adjustable="datalim")
     ax.legend(loc="upper left")
-    ax.set_title("(e) phi absolute: another system".replace("phi", r"$\phi$"))
+    ax.set_title(r"(e) $\varphi$ absolute: another system")
 
 
 def _draw_modes(ax, data: Measured) -> None:
     for name, board in data.boards.items():
-        ax.plot(data.t[1:], board.amplitude[1:], color=COLOURS[name], lw=1.4, label=rf"$\phi$ {name}")
+        ax.plot(data.t[1:], board.amplitude[1:], color=COLOURS[name], lw=1.4, label=rf"$\varphi$ {name}")
     board = data.boards["absolute"]
     log = np.cumsum(board.contraction) * STEP
     slope = 1e-2 * np.exp(log - log[np.argmax(board.amplitude > 1e-2)])
     drawn = (slope > 3e-4) & (slope < 20)
     ax.plot(data.t[drawn], slope[drawn], color="#333333", lw=1.1, ls="--", label="contraction of volume")
-    log_axis(ax, 1e-6, 1e3, 2)
+    log_axis(ax, 1e-6, 1e4, 2)
     ax.set(xlim=(0, data.t[-1]), xlabel="t", ylabel="parasitic amplitude")
     ax.legend(loc="upper right")
     ax.set_title("(f) the parasitic mode")
