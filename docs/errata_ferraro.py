@@ -9,6 +9,7 @@ import numpy as np
 import dalembert as da
 from dalembert.diagnostics.discrete import flight_energy, momentum_residuals, phase_determinant
 from dalembert.discrete import Midpoint, projectors
+from dalembert.methods.lie_gni import keeps_energy
 from dalembert.methods.reflecting import parasitic_amplitude
 from dalembert.numerics import matvec, solve_spd
 from dalembert.studies.ferraro_fig5 import PRINTED, products
@@ -244,6 +245,16 @@ def exact_energy():
         # Rounding of 100 steps, of energies of order one, against changes of order h^2 and h^3.
         small = (system, method, words) in exact
         assert (flight < ROUNDING and energy < ROUNDING) if small else (flight > 1e-6 and energy > 1e-5)
+    group, bodies = da.groups.SE2(), np.random.default_rng(3).uniform(0.2, 2, (20, 4))
+    for name in ("exp", "cayley", "mid"):
+        # Mass, moment and both offsets of the centre of mass.
+        planar = [
+            np.array([[m, 0, -m * b], [0, m, m * a], [-m * b, m * a, i + m * (a**2 + b**2)]])
+            for m, i, a, b in bodies
+        ]
+        kept = sum(keeps_energy(group, jnp.asarray(x), name) for x in planar)
+        _say(f"{kept} of 20 random planar bodies keep it on SE(2) by {name}")
+        assert kept == (0 if name == "mid" else 20)
 
 
 def figure_5_data():
@@ -292,7 +303,9 @@ def parasitic_mode():
     rate = np.polyfit(run.t[grown], np.log(size[grown]), 1)[0]
     u, theta = run.v[200, :2], run.q[200, 2]
     contraction = 0.2 * (u[0] * np.cos(theta) + u[1] * np.sin(theta)) / 1.04
-    _say(f"sleigh: it grows at the rate {rate:.3f}; volume contracts at a m u/(I + m a^2) = {contraction:.3f}")
+    _say(
+        f"sleigh: it grows at the rate {rate:.3f}; volume contracts at a m u/(I + m a^2) = {contraction:.3f}"
+    )
     assert abs(rate / contraction - 1) < 0.02  # h^2 and the last of the turn
 
 

@@ -15,7 +15,7 @@ from jax import Array
 from dalembert.diagnostics.rows import over_rows
 from dalembert.discrete import projectors
 from dalembert.methods import Method
-from dalembert.model import System, as_arrays, difference, displaced, total_energy
+from dalembert.model import System, as_arrays, difference, displaced, project, total_energy
 from dalembert.numerics import compiled, matvec, solve_spd
 
 
@@ -38,12 +38,12 @@ class DiscreteLaws(NamedTuple):
 def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     """The residuals of the momentum equation, one for each section, and the size of the momentum.
 
-    [ferraro2008] Theorem 2: <p^+(q1), xi(q)_Q(q1)> = <p^-(q), xi(q)_Q(q)>, which is the equation with the section's
-    change on the right.
+    [ferraro2008] Theorem 2, with the section's change on the other side: <p^+(q1), xi(q)_Q(q1)> = <p^+(q), xi(q)_Q(q)>.
     """
     system, method, h = shared
     q1, plus, _ = method.flight(system, q, u, h)
-    p, p1 = matvec(system.metric(q), u), matvec(system.metric(q1), plus)
+    arrived = 2 * project(system, q, u) - u  # M^-1 p^+ at q; u itself for methods on D
+    p, p1 = matvec(system.metric(q), arrived), matvec(system.metric(q1), plus)
     sections = [section(q) for section in system.sections().values()]
     residual = [
         jnp.sum(matvec(system.generators(q1).T, p1) * xi) - jnp.sum(matvec(system.generators(q).T, p) * xi)

@@ -108,7 +108,7 @@ class Gauss(DiscreteLagrangian):
         inner = self.stages - 1
 
         def action(z, q0, q1, u):
-            z = z.reshape(inner, -1)
+            z = z.reshape(inner, q0.shape[0])
             total = jnp.zeros((), q0.dtype)
             for i in range(self.stages):
                 v = u + sum((bends[k, i] * z[k] for k in range(inner)), jnp.zeros_like(u))

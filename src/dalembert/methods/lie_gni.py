@@ -24,7 +24,7 @@ class LieGNI(Reflecting):
         (dtau^-1_{h xi})^T I xi = p_0,   g1 = g0 W,   p^+ = Ad_W^T p_0,   p_1 = (1 - 2 Q(g1)^T) p^+.
     A potential adds (h/2)(V(g0) + V(g1)) to -L_d: two half kicks. tau is exp, the Cayley map, or `mid` on SE(2).
     Memory: u = I^-1 p, see Reflecting.
-    Erratum: the printed section drops inverses; here dtau^-1 is trivialised on the right and Ad^* is (Ad_W)^T.
+    dtau^-1 is trivialised on the right, and Ad^* stands for (Ad_W)^T, without an inverse.
     """
 
     retraction: str = eqx.field(default="exp", static=True)

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.model.group_system import GroupSystem
+from dalembert.model.groups import Group
 from dalembert.model.survey import ROUNDING, TOLERANCE, Survey
 from dalembert.model.survey import survey as survey_of
 from dalembert.model.system import System, as_arrays
@@ -25,6 +27,8 @@ def check_system(system: System) -> None:
             f"expected a dalembert.System, got {type(system).__name__}; see dalembert.system(...)"
         )
     name = type(system).__name__
+    if isinstance(system, GroupSystem) and not isinstance(system.group, Group):
+        raise ValueError(f"{name}.group must be a Lie group such as groups.SO3(), got {system.group!r}")
     names = system.coordinates
     if not isinstance(names, tuple) or not names or not all(isinstance(c, str) for c in names):
         raise ValueError(

@@ -2,13 +2,15 @@
 
 from typing import ClassVar
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
 from dalembert.model.geometry import annihilator, displaced
 from dalembert.model.groups import Group
 from dalembert.model.system import System
-from dalembert.numerics import matmul, solve
+from dalembert.model.survey import TOLERANCE
+from dalembert.numerics import is_traced, matmul, solve
 
 
 class GroupSystem(System):
@@ -57,7 +59,22 @@ class Chart(System):
     """
 
     body: GroupSystem
-    base: Array
+    base: Array = eqx.field(converter=jnp.asarray)
+
+    def __check_init__(self):
+        if not isinstance(self.body, GroupSystem):
+            raise ValueError(
+                f"Chart needs a GroupSystem, got {self.body!r}; other systems have coordinates already"
+            )
+        name, group = type(self.body).__name__, self.body.group
+        if self.body.gives("forces"):
+            raise ValueError(
+                f"Chart carries no forces, but {name} gives some; use Reference() on {name} itself"
+            )
+        if is_traced(self.base):
+            return
+        if self.base.shape != (group.size,) or not float(group.defect(self.base)) < TOLERANCE:
+            raise ValueError(f"Chart: the base is not an element of {group.name}: {self.base}")
 
     @property
     def coordinates(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]

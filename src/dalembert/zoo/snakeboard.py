@@ -61,8 +61,6 @@ class Snakeboard(System):
         return {"default": ([0.0, 0.0, theta, 0.0, phi], v0)}
 
     def integrals(self):
-        if self.convention == "absolute":
-            return {"rotor speed": lambda q, v: v[3]}
         return {"rotor speed": lambda q, v: v[3], "steering speed": lambda q, v: v[4]}
 
     def generators(self, q):

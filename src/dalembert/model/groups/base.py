@@ -81,7 +81,8 @@ class Group(eqx.Module):
         raise NotImplementedError
 
     def cayley(self, x: Array) -> Array:
-        """The Cayley map (1 - x/2)^-1 (1 + x/2) of the matrix group; exp where that is the same."""
+        """The Cayley map (1 - x/2)^-1 (1 + x/2) of the matrix group, on S^3 that of the rotation; exp on groups where
+        it is the same, and on tori."""
         return self.exp(x)
 
     def dcayley_inverse(self, x: Array) -> Array:

@@ -14,8 +14,8 @@ class Rn(Group):
     retractions = ("exp", "cayley", "mid")
 
     def __check_init__(self):
-        if not isinstance(self.n, int) or self.n < 1:
-            raise ValueError(f"{type(self).__name__} needs a dimension of at least 1, got {self.n!r}")
+        if not isinstance(self.n, int) or isinstance(self.n, bool) or self.n < 1:
+            raise ValueError(f"{type(self).__name__} needs a dimension, an int of at least 1, got {self.n!r}")
 
     @property
     def name(self) -> str:
@@ -216,20 +216,31 @@ class Product(Group):
         return _diagonal(self._each("adjoint", self._elements(g)))
 
     def bracket(self, x: Array) -> Array:
-        return _diagonal(self._each("bracket", self._vectors(x)))
+        return self._blocks("bracket", x)
 
-    def retraction(self, name: str):
-        super().retraction("exp" if name in self.retractions else name)  # the one message about a wrong name
-        return (
-            lambda x: jnp.concatenate(self._each(name, self._vectors(x))),
-            lambda x: _diagonal(self._each(f"d{name}_inverse", self._vectors(x))),
-        )
+    def _map(self, name: str, x: Array) -> Array:
+        return jnp.concatenate(self._each(name, self._vectors(x)))
+
+    def _blocks(self, name: str, x: Array) -> Array:
+        return _diagonal(self._each(name, self._vectors(x)))
 
     def exp(self, x: Array) -> Array:
-        return jnp.concatenate(self._each("exp", self._vectors(x)))
+        return self._map("exp", x)
 
     def dexp_inverse(self, x: Array) -> Array:
-        return _diagonal(self._each("dexp_inverse", self._vectors(x)))
+        return self._blocks("dexp_inverse", x)
+
+    def cayley(self, x: Array) -> Array:
+        return self._map("cayley", x)
+
+    def dcayley_inverse(self, x: Array) -> Array:
+        return self._blocks("dcayley_inverse", x)
+
+    def mid(self, x: Array) -> Array:
+        return self._map("mid", x)
+
+    def dmid_inverse(self, x: Array) -> Array:
+        return self._blocks("dmid_inverse", x)
 
     def local(self, g: Array) -> Array:
         return jnp.concatenate(self._each("local", self._elements(g)))
