@@ -27,6 +27,12 @@ SPELLINGS = (
     "frame:itoh-abe",
     "frame@4",
     "frame@6",
+    "gni",
+    "gni:trapezoidal",
+    "gni:alpha=0.2,exact",
+    "dla-variational",
+    "dla-variational:left",
+    "dla-variational@4",
 )
 
 

@@ -498,7 +498,6 @@ def test_names_in_products_differ(names):
         assert group.angles == ("theta_1", "theta_2")
 
 
-@pytest.mark.xfail(strict=True, reason="Product inherits cayley from Group, where it is exp, and has no mid")
 def test_products_of_products_are_products():
     """The same maps, however the factors are put into brackets."""
     x = jnp.linspace(-0.9, 1.1, 7)
@@ -583,25 +582,37 @@ def test_the_remedies_work():
     assert np.max(np.abs(plain.q[-1] - exact)) < 1e-4
 
 
-class Driven(da.zoo.Suslov):
-    """Suslov's body with a torque, in a potential."""
-
-    torque: float = 0.0
+class Heavy(da.zoo.Suslov):
+    """Suslov's body in a potential."""
 
     def potential(self, g):
         return 0.4 * g[0] - 0.3 * g[5]
 
+
+class Driven(Heavy):
+    """The same with a torque."""
+
     def forces(self, g, xi):
-        return self.torque * jnp.array([1.0, -0.5, 0.2])
+        return 0.7 * jnp.array([1.0, -0.5, 0.2])
 
 
 @pytest.mark.parametrize(
-    "torque",
-    [0.0, pytest.param(0.7, marks=pytest.mark.xfail(strict=True, reason="Chart leaves forces out"))],
+    ("body", "base", "message"),
+    [
+        (Driven(), SO3().identity(), r"Chart carries no forces, but Driven gives some.*Reference\(\)"),
+        (Heavy(), 2 * SO3().identity(), r"the base is not an element of SO\(3\)"),
+        (Heavy(), jnp.zeros(3), r"the base is not an element of SO\(3\)"),
+        (da.zoo.KnifeEdge(), jnp.zeros(3), "Chart needs a GroupSystem"),
+    ],
 )
-def test_charts_accelerate_as_the_body_does(torque):
+def test_charts_that_cannot_be(body, base, message):
+    with pytest.raises(ValueError, match=message):
+        da.Chart(body, base)
+
+
+def test_charts_accelerate_as_the_body_does():
     """At its base, where x' is the body velocity and x'' its derivative."""
-    body = Driven(torque=torque)
+    body = Heavy()
 
     def both(x, v):
         g = SO3().exp(x)

@@ -476,10 +476,12 @@ def test_a_step_that_is_not_solved_is_reported(system, method, h):
 
 
 @pytest.mark.filterwarnings("ignore::dalembert.MotionWarning")
-def test_a_path_that_is_not_found_is_an_equation_that_is_not_solved():
-    """The inner iteration of Gauss; nothing is undefined, so the remedy is a smaller step."""
+def test_a_path_that_is_not_found_ends_the_run():
+    """The inner iteration of Gauss: its action is not a number then, and the remedy names it and a smaller step."""
     sol = run(da.zoo.PendulumCVT(eps=0.5), da.GNI(Gauss(3)), h=10.0, steps=5, throw=False)
-    assert sol.status is da.Status.NOT_SOLVED
+    assert sol.status is da.Status.NOT_FINITE
+    assert "discrete Lagrangian" in sol.message
+    assert "smaller h" in sol.message
 
 
 def told(system, method, steps, h, **options):

@@ -40,6 +40,15 @@ PAIRS = [
     (da.zoo.Snakeboard(), "leapfrog"),
     (da.zoo.ChaplyginSleigh(), "frame"),
     (da.zoo.ChaplyginSleigh(coordinates="mass-centre"), "leapfrog"),
+    (da.zoo.ChaplyginSleigh(), "gni"),
+    (da.zoo.ChaplyginSleigh(), "gni:restart=7"),
+    (da.zoo.ChaplyginSleigh(), "dla-variational"),
+    (CVT, "gni:gauss=2"),
+    (CVT, "gni:exact"),
+    (CVT, "gni:trapezoidal"),
+    (da.zoo.Suslov(), "lie-gni"),
+    (da.zoo.RoundBody("S^3"), "lie-gni:cayley"),
+    (da.zoo.GroupSleigh(), "lie-gni:mid,exact,restart=9"),
 ]
 
 

@@ -69,8 +69,8 @@ def run(
     system
         A system of the zoo, such as PendulumCVT, or your own as module:Class.
     method
-        A method, such as frame, leapfrog, dla:0.5, dd:average, frame@4, or your own as module:Class; frame by default,
-        lie-gni for systems on Lie groups.
+        A method, such as frame, leapfrog, dla:0.5, dd:average, frame@4, or your own as module:Class; frame by
+        default, lie-gni for systems on Lie groups.
     h
         The step size; the system's own by default.
     steps

@@ -14,7 +14,7 @@ from jax import Array
 
 from dalembert.diagnostics.rows import over_rows
 from dalembert.discrete import projectors
-from dalembert.methods import Method
+from dalembert.methods import Method, Reflecting
 from dalembert.model import System, as_arrays, difference, displaced, project, total_energy
 from dalembert.numerics import compiled, matvec, solve_spd
 
@@ -38,7 +38,8 @@ class DiscreteLaws(NamedTuple):
 def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     """The residuals of the momentum equation, one for each section, and the size of the momentum.
 
-    [ferraro2008] Theorem 2, with the section's change on the other side: <p^+(q1), xi(q)_Q(q1)> = <p^+(q), xi(q)_Q(q)>.
+    [ferraro2008] Theorem 2, with the section's change on the other side:
+    <p^+(q1), xi(q)_Q(q1)> = <p^+(q), xi(q)_Q(q)>.
     """
     system, method, h = shared
     q1, plus, _ = method.flight(system, q, u, h)
@@ -90,6 +91,13 @@ def _row_by_row(function: Callable) -> Callable:
     return lambda shared, q, u: np.array([one(shared, *row) for row in zip(q, u, strict=True)])
 
 
+def _check_reflecting(method: Method) -> None:
+    if not isinstance(method, Reflecting):
+        raise ValueError(
+            f"this is a law of GNI() and LieGNI(), whose phase space is all of TQ; got {type(method).__name__}"
+        )
+
+
 def _phase_step(shared: Any, q: Array, z: Array) -> tuple[Array, Array, Array, Array]:
     """From the state (x, p) near q, at q exp(x): the configuration there, the next one, M^-1 p^+ and p^- there."""
     system, method, h = shared
@@ -121,6 +129,7 @@ def phase_determinant(system: System, method: Method, h: float, q: Any, u: Any) 
 
     The product of flight and reflection, one keeping volume, the other changing the sign of m directions.
     """
+    _check_reflecting(method)
     return _row_by_row(_determinant)(_shared(system, method, h), q, u)
 
 
@@ -159,6 +168,7 @@ def symplectic_defect(system: System, method: Method, h: float, q: Any, u: Any) 
 
     lam is computed from the momentum p^+ by its own formula, lam = 2 (mu M^-1 mu^T)^-1 mu M^-1 p^+.
     """
+    _check_reflecting(method)
     return _row_by_row(_symplectic)(_shared(system, method, h), q, u)
 
 

@@ -5,6 +5,7 @@ from dalembert.discrete.constraints import (
     OwnConstraint,
     PointConstraint,
     as_constraint,
+    check_constraint,
 )
 from dalembert.discrete.gradients import GRADIENTS, average, gonzalez, itoh_abe
 from dalembert.discrete.lagrangians import (
@@ -16,6 +17,7 @@ from dalembert.discrete.lagrangians import (
     Trapezoidal,
     as_lagrangian,
     average_momentum,
+    check_lagrangian,
     d1,
     d2,
     d12,
@@ -47,6 +49,8 @@ __all__ = [
     "as_lagrangian",
     "average",
     "average_momentum",
+    "check_constraint",
+    "check_lagrangian",
     "d1",
     "d2",
     "d12",

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.model import System, annihilator
+from dalembert.discrete.lagrangians import DiscreteLagrangian, check_value, is_fraction
+from dalembert.model import System, annihilator, as_arrays
 from dalembert.numerics import matvec
 
 
@@ -35,7 +37,7 @@ class PointConstraint(DiscreteConstraint):
     alpha: float = eqx.field(default=0.5, static=True)
 
     def __check_init__(self):
-        if not isinstance(self.alpha, int | float) or not 0 <= self.alpha <= 1:
+        if not is_fraction(self.alpha):
             raise ValueError(f"PointConstraint needs alpha between 0 and 1, got {self.alpha!r}")
 
     @property
@@ -44,7 +46,7 @@ class PointConstraint(DiscreteConstraint):
 
     @property
     def spelling(self) -> str:
-        return "left" if self.alpha == 0 else f"point={self.alpha:g}"
+        return "left" if self.alpha == 0 else f"point={self.alpha!r}"
 
     def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         return matvec(annihilator(system, (1 - self.alpha) * q0 + self.alpha * q1), u)
@@ -59,6 +61,8 @@ class OwnConstraint(DiscreteConstraint):
     def __check_init__(self):
         if not callable(self.function):
             raise ValueError(f"OwnConstraint needs a function of (system, q0, q1, h), got {self.function!r}")
+        if not isinstance(self.is_symmetric, bool):
+            raise ValueError(f"OwnConstraint: is_symmetric must be True or False, got {self.is_symmetric!r}")
 
     @property
     def symmetric(self) -> bool:
@@ -69,14 +73,22 @@ class OwnConstraint(DiscreteConstraint):
         return "own-constraint"
 
     def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        return jnp.asarray(self.function(system, q0, q0 + h * u, h))
+        return self.function(system, q0, q0 + h * u, h)
+
+
+def check_constraint(constraint: DiscreteConstraint, system: System) -> None:
+    """Refuses a discrete constraint that does not return one number a one-form."""
+    q = jax.ShapeDtypeStruct((system.dimension,), jnp.asarray(0.0).dtype)
+    m = jax.eval_shape(annihilator, as_arrays(system), q).shape[0]
+    label = f"the discrete constraint {constraint.spelling}"
+    check_value(label, constraint.value, system, f"shape ({m},), one number a one-form", (m,))
 
 
 def as_constraint(given: Any, name: str) -> DiscreteConstraint:
     """A discrete constraint, from a plain function too."""
     if isinstance(given, DiscreteConstraint):
         return given
-    if callable(given) and not isinstance(given, type):
+    if callable(given) and not isinstance(given, type | DiscreteLagrangian):
         return OwnConstraint(given)
     raise ValueError(
         f"{name} needs a discrete constraint such as PointConstraint(0.5), or a function of (system, q0, q1, h) "

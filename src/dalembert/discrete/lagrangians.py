@@ -13,8 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model import System, potential_gradient
+from dalembert.model import System, as_arrays, potential_gradient, shape_of
 from dalembert.numerics import newton, solve_spd
+
+
+def is_whole(x: Any) -> bool:
+    """Whether x is a whole number."""
+    return isinstance(x, int) and not isinstance(x, bool)
+
+
+def is_fraction(x: Any) -> bool:
+    """Whether x is a number between 0 and 1."""
+    return isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= 1
 
 
 class DiscreteLagrangian(eqx.Module):
@@ -54,12 +64,12 @@ class AlphaRule(DiscreteLagrangian):
     alpha: float = eqx.field(default=0.5, static=True)
 
     def __check_init__(self):
-        if not isinstance(self.alpha, int | float) or not 0 <= self.alpha <= 1:
+        if not is_fraction(self.alpha):
             raise ValueError(f"AlphaRule needs alpha between 0 and 1, got {self.alpha!r}")
 
     @property
     def spelling(self) -> str:
-        return f"alpha={self.alpha:g}"
+        return f"alpha={self.alpha!r}"
 
     def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         a = self.alpha
@@ -92,7 +102,7 @@ class Gauss(DiscreteLagrangian):
     stages: int = eqx.field(default=2, static=True)
 
     def __check_init__(self):
-        if not isinstance(self.stages, int) or not 1 <= self.stages <= 6:
+        if not is_whole(self.stages) or not 1 <= self.stages <= 6:
             raise ValueError(f"Gauss needs 1 to 6 stages, got {self.stages!r}")
 
     @property
@@ -156,6 +166,10 @@ class OwnLagrangian(DiscreteLagrangian):
     def __check_init__(self):
         if not callable(self.function):
             raise ValueError(f"OwnLagrangian needs a function of (system, q0, q1, h), got {self.function!r}")
+        if not is_whole(self.declared_order) or self.declared_order < 1:
+            raise ValueError(f"OwnLagrangian: the order must be at least 1, got {self.declared_order!r}")
+        if not isinstance(self.is_symmetric, bool):
+            raise ValueError(f"OwnLagrangian: is_symmetric must be True or False, got {self.is_symmetric!r}")
 
     @property
     def order(self) -> int:
@@ -171,6 +185,20 @@ class OwnLagrangian(DiscreteLagrangian):
 
     def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         return self.function(system, q0, q0 + h * u, h)
+
+
+def check_lagrangian(ld: DiscreteLagrangian, system: System) -> None:
+    """Refuses a discrete Lagrangian that does not return one real number."""
+    check_value(f"the discrete Lagrangian {ld.spelling}", ld.value, system, "a number (shape ())", ())
+
+
+def check_value(label: str, value: Callable, system: System, wanted: str, expected: tuple[int, ...]) -> None:
+    """Refuses a function of (system, q0, q1, u, h) that does not return what is wanted."""
+    number = jnp.asarray(0.0).dtype
+    h, q = (jax.ShapeDtypeStruct(shape, number) for shape in ((), (system.dimension,)))
+    shape = shape_of(label, lambda *given: value(as_arrays(system), *given), q, q, q, h, wanted=wanted)
+    if shape != expected:
+        raise ValueError(f"{label} must return {wanted}, got shape {shape}")
 
 
 def as_lagrangian(given: Any, name: str) -> DiscreteLagrangian:

@@ -9,7 +9,7 @@ from dalembert.methods.gni import GNI
 from dalembert.methods.leapfrog import LeapFrog
 from dalembert.methods.lie_gni import LieGNI
 from dalembert.methods.reference import Reference
-from dalembert.methods.reflecting import parasitic_amplitude
+from dalembert.methods.reflecting import Reflecting, parasitic_amplitude
 from dalembert.methods.spelling import METHODS, method_from_text
 from dalembert.methods.variational import VariationalDLA
 
@@ -26,6 +26,7 @@ __all__ = [
     "LieGNI",
     "Method",
     "Reference",
+    "Reflecting",
     "Report",
     "State",
     "VariationalDLA",

@@ -139,7 +139,7 @@ class Method(eqx.Module):
         if not self.takes_forces and system.gives("forces"):
             raise ValueError(
                 f"{name} is defined without non-conservative forces, but {kind} gives "
-                "forces(q, v). Use FrameGradient() or Reference()"
+                f"forces(q, v). Use {'FrameGradient() or ' if system.group is None else ''}Reference()"
             )
 
 

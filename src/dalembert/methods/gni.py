@@ -5,7 +5,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.discrete import DiscreteLagrangian, Midpoint, as_lagrangian, legendre_minus, slots
+from dalembert.discrete import (
+    DiscreteLagrangian,
+    Midpoint,
+    as_lagrangian,
+    check_lagrangian,
+    legendre_minus,
+    slots,
+)
 from dalembert.methods.base import Claims, Report, State, solve_velocity
 from dalembert.methods.reflecting import Reflecting
 from dalembert.model import System
@@ -50,6 +57,10 @@ class GNI(Reflecting):
 
     def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
         return solve_spd(system.metric(q0), legendre_minus(self.discrete_lagrangian, system, q0, q1, h))
+
+    def check_description(self, system: System) -> None:
+        super().check_description(system)
+        check_lagrangian(self.discrete_lagrangian, system)
 
     def claims(self, system: System) -> Claims:
         ld = self.discrete_lagrangian

@@ -17,6 +17,10 @@ STARTS = ("half-kick", "momentum", "exact")
 _LOUD = 1e-2
 
 
+def _plain(x: Any) -> Any:
+    return int(x) if isinstance(x, np.integer) else x
+
+
 class ReflectingMemory(NamedTuple):
     """The method's own velocity u = M^-1 p^-, and the steps since the last restart."""
 
@@ -42,7 +46,7 @@ class Reflecting(Method):
     start: Literal["half-kick", "momentum", "exact"] = eqx.field(
         default="half-kick", static=True, kw_only=True
     )
-    restart_every: int | None = eqx.field(default=None, static=True, kw_only=True)
+    restart_every: int | None = eqx.field(default=None, static=True, kw_only=True, converter=_plain)
     constant_metric = False
     variational = True
 
@@ -111,8 +115,10 @@ class Reflecting(Method):
         speed = np.max(np.abs(trajectory.v), axis=-1)
         normal = np.max(np.abs(np.asarray(trajectory.v_full) - np.asarray(trajectory.v)), axis=-1)
         loudest = int(np.nanargmax(normal))
-        if not normal[loudest] > max(_LOUD * np.nanmax(speed), 2 * normal[0]):
+        loud = max(_LOUD * np.nanmax(speed), 2 * normal[0])
+        if not normal[loudest] > loud:
             return []  # no need to look closer
+        since = float(trajectory.t[int(np.argmax(normal > loud))])
         rows = np.array([0, 1, 2, loudest])
         sizes = parasitic_amplitude(trajectory, rows)
         first, last = float(np.max(sizes[:3])), float(sizes[3])
@@ -123,8 +129,9 @@ class Reflecting(Method):
         )
         return [
             f"the parasitic mode of {self.spelling} has grown from {first:.1e} to {last:.1e} (velocity normal to "
-            f"the constraint, changing sign every step) by t = {float(trajectory.t[loudest]):.6g}: the motion is "
-            f"wrong from there on, although its energy may look right. Use restart_every=20 (:restart=20 on the command line){cure}"
+            f"the constraint, changing sign every step) and counts from t = {since:.6g}: the motion is wrong from "
+            "there on, although its energy may look right. Use restart_every=20 (:restart=20 on the command "
+            f"line){cure}"
         ]
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from dalembert.discrete import (
     AlphaRule,
-    DiscreteLagrangian,
     Gauss,
     Midpoint,
     PointConstraint,
@@ -33,52 +32,59 @@ def _number(text: str) -> float:
         ) from None
 
 
-_LAGRANGIANS: dict[str, Callable[[str], DiscreteLagrangian]] = {
-    "midpoint": lambda x: Midpoint(),
-    "trapezoidal": lambda x: Trapezoidal(),
-    "alpha": lambda x: AlphaRule(_number(x)),
-    "gauss": lambda x: Gauss(int(_number(x))),
+Choice = tuple[str, Callable[[Any], Any], Callable[[str, str], Any] | None]
+"""A keyword argument, what makes its value, and what reads the text after = (None where nothing may stand there)."""
+
+
+def _real(key: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{key} needs a number, as in {key}=0.3; got {text!r}") from None
+
+
+def _whole(key: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{key} needs a whole number, as in {key}=20; got {text!r}") from None
+
+
+_LAGRANGIANS: dict[str, Choice] = {
+    "midpoint": ("discrete_lagrangian", lambda _: Midpoint(), None),
+    "trapezoidal": ("discrete_lagrangian", lambda _: Trapezoidal(), None),
+    "alpha": ("discrete_lagrangian", AlphaRule, _real),
+    "gauss": ("discrete_lagrangian", Gauss, _whole),
+}
+_POINTS: dict[str, Choice] = {
+    "left": ("discrete_constraint", lambda _: PointConstraint(0.0), None),
+    "point": ("discrete_constraint", PointConstraint, _real),
+}
+_MAPS: dict[str, Choice] = {x: ("retraction", lambda _, x=x: x, None) for x in ("exp", "cayley", "mid")}
+_FLIGHTS: dict[str, Choice] = {
+    **{x: ("start", lambda _, x=x: x, None) for x in STARTS},
+    "restart": ("restart_every", lambda n: n, _whole),
 }
 
 
-def _options(name: str, text: str, choices: dict[str, Callable[[str], dict]]) -> dict[str, Any]:
-    """Keyword arguments from options such as trapezoidal,momentum,restart=20."""
-    found: dict[str, Any] = {}
-    for option in filter(None, text.split(",")):
-        key, _, value = option.partition("=")
-        if key not in choices:
-            raise ValueError(f"{name} has no option {option!r}; choose from: {', '.join(choices)}")
-        found |= choices[key](value)
-    return found
+def _maker(method: Callable[..., Method], name: str, choices: dict[str, Choice]) -> Callable[[str], Method]:
+    """Makes the method from options such as trapezoidal,momentum,restart=20."""
 
+    def make(text: str) -> Method:
+        found: dict[str, Any] = {}
+        for option in filter(None, text.split(",")):
+            key, equals, value = option.partition("=")
+            if key not in choices:
+                raise ValueError(f"{name} has no option {option!r}; choose from: {', '.join(choices)}")
+            keyword, build, read = choices[key]
+            if keyword in found:
+                raise ValueError(f"{name}:{text} says its {keyword.replace('_', ' ')} twice; keep one")
+            if read is None and equals:
+                raise ValueError(f"{name}: {key} takes no value, got {option!r}")
+            found[keyword] = build(read(key, value) if read else None)
+        return method(**found)
 
-def _reflecting(maps: dict[str, Callable[[str], dict]]) -> dict[str, Callable[[str], dict]]:
-    starts = {x: (lambda value, x=x: {"start": x}) for x in STARTS}
-    return {**maps, **starts, "restart": lambda value: {"restart_every": int(_number(value))}}
-
-
-def _lagrangians() -> dict[str, Callable[[str], dict]]:
-    return {
-        key: (lambda value, make=make: {"discrete_lagrangian": make(value)})
-        for key, make in _LAGRANGIANS.items()
-    }
-
-
-def _gni(text: str) -> Method:
-    return GNI(**_options("gni", text, _reflecting(_lagrangians())))
-
-
-def _lie_gni(text: str) -> Method:
-    maps = {x: (lambda value, x=x: {"retraction": x}) for x in ("exp", "cayley", "mid")}
-    return LieGNI(**_options("lie-gni", text, _reflecting(maps)))
-
-
-def _variational(text: str) -> Method:
-    points = {
-        "left": lambda value: {"discrete_constraint": PointConstraint(0.0)},
-        "point": lambda value: {"discrete_constraint": PointConstraint(_number(value))},
-    }
-    return VariationalDLA(**_options("dla-variational", text, {**_lagrangians(), **points}))
+    return make
 
 
 # Name: (what makes it from the text after the colon, what may stand there, one line about it).
@@ -106,17 +112,17 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
         "adaptive Runge-Kutta of order 8 at tight tolerance",
     ),
     "gni": (
-        _gni,
+        _maker(GNI, "gni", {**_LAGRANGIANS, **_FLIGHTS}),
         "midpoint, trapezoidal, alpha=A, gauss=S; half-kick, momentum, exact; restart=N",
         "geometric nonholonomic integrator, any metric",
     ),
     "lie-gni": (
-        _lie_gni,
+        _maker(LieGNI, "lie-gni", {**_MAPS, **_FLIGHTS}),
         "exp, cayley, mid; half-kick, momentum, exact; restart=N",
         "geometric nonholonomic integrator on Lie groups",
     ),
     "dla-variational": (
-        _variational,
+        _maker(VariationalDLA, "dla-variational", {**_LAGRANGIANS, **_POINTS}),
         "midpoint, trapezoidal, alpha=A, gauss=S; left, point=A",
         "discrete Lagrange-d'Alembert, any metric",
     ),

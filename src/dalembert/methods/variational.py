@@ -13,6 +13,8 @@ from dalembert.discrete import (
     PointConstraint,
     as_constraint,
     as_lagrangian,
+    check_constraint,
+    check_lagrangian,
     slots,
 )
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
@@ -93,6 +95,15 @@ class VariationalDLA(Method):
         self, system: System, state: State, memory: VariationalMemory, h: Array
     ) -> tuple[Array, Array]:
         return state.v, memory.lam
+
+    def check_description(self, system: System) -> None:
+        super().check_description(system)
+        check_lagrangian(self.discrete_lagrangian, system)
+        check_constraint(self.discrete_constraint, system)
+
+    def composable(self) -> str | None:
+        symmetric = self.discrete_lagrangian.symmetric and self.discrete_constraint.symmetric
+        return None if symmetric else "its discrete Lagrangian or its discrete constraint is not symmetric"
 
     def claims(self, system: System) -> Claims:
         ld, constraint = self.discrete_lagrangian, self.discrete_constraint

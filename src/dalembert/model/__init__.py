@@ -1,7 +1,7 @@
 """What a mechanical system is: coordinates, a Lagrangian, constraints; and the geometry these define."""
 
 from dalembert.model import groups
-from dalembert.model.checks import check_start, check_system, violates
+from dalembert.model.checks import check_start, check_system, shape_of, violates
 from dalembert.model.geometry import (
     acceleration,
     annihilator,
@@ -49,6 +49,7 @@ __all__ = [
     "project",
     "rate",
     "reaction",
+    "shape_of",
     "survey",
     "system",
     "total_energy",

@@ -3,7 +3,7 @@
 Each raises ValueError saying what was expected, what came, and what to do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -29,6 +29,10 @@ def check_system(system: System) -> None:
     name = type(system).__name__
     if isinstance(system, GroupSystem) and not isinstance(system.group, Group):
         raise ValueError(f"{name}.group must be a Lie group such as groups.SO3(), got {system.group!r}")
+    if isinstance(system, GroupSystem) and system.gives("lagrangian"):
+        raise ValueError(
+            f"{name} gives a lagrangian; a GroupSystem is described by inertia() and, where it has one, potential(g)"
+        )
     names = system.coordinates
     if not isinstance(names, tuple) or not names or not all(isinstance(c, str) for c in names):
         raise ValueError(
@@ -61,18 +65,17 @@ def check_system(system: System) -> None:
 _known: set[Any] = set()
 
 
-def _shape(system: System, name: str, function: Callable, *arguments: Any) -> tuple[int, ...]:
-    label = f"{type(system).__name__}.{name}"
+def shape_of(label: str, function: Callable, *arguments: Any, wanted: str = "one array") -> tuple[int, ...]:
+    """The shape of what a user's function returns; refuses anything but one array of real numbers."""
     try:
         result = jax.eval_shape(function, *arguments)
     except Exception as error:
-        error.add_note(
-            f"raised inside {type(system).__name__}.{name}, called with q of shape ({system.dimension},)"
-        )
+        shapes = ", ".join(str(x.shape) for x in arguments if isinstance(x, jax.ShapeDtypeStruct))
+        error.add_note(f"raised inside {label}, called with arrays of shape {shapes}")
         raise
     if not hasattr(result, "shape"):
         kind = type(result).__name__
-        raise ValueError(f"{label} must return one array, got a {kind}; wrap it in jnp.array(...)")
+        raise ValueError(f"{label} must return {wanted}, got a {kind}; wrap it in jnp.array(...)")
     if result.dtype.kind != "f":
         raise ValueError(
             f"{label} must return real floating-point numbers, got {result.dtype}; write 1.0, not 1"
@@ -107,10 +110,13 @@ def _check_shapes(system: System) -> None:
     shapes = {}
     for name, arguments, fits, wanted in expected:
         if system.gives(name):
-            shapes[name] = _shape(system, name, getattr(arrays, name), *arguments)
+            of = f"{label}.{'inertia' if name == 'metric' and system.group is not None else name}"
+            shapes[name] = shape_of(of, getattr(arrays, name), *arguments)
             if not fits(shapes[name]):
                 hint = "; write each one-form as a row: jnp.array([[...]])" if name == "constraints" else ""
-                raise ValueError(f"{label}.{name} must return {wanted}, got shape {shapes[name]}{hint}")
+                raise ValueError(f"{of} must return {wanted}, got shape {shapes[name]}{hint}")
+    if system.gives("sections"):
+        _check_sections(system, jax.eval_shape(arrays.generators, q).shape[1], q)
     if "constraints" in shapes and "frame" in shapes:
         m, r = shapes["constraints"][0], shapes["frame"][1]
         if m + r != n:
@@ -118,6 +124,20 @@ def _check_shapes(system: System) -> None:
                 f"{label}: {m} one-forms leave {n - m} directions free, but frame has {r} columns; "
                 f"the two must add up to {n}"
             )
+
+
+def _check_sections(system: System, k: int, q: Any) -> None:
+    """Sections are functions q -> (k,), by name."""
+    label, sections = type(system).__name__, system.sections()
+    if not isinstance(sections, Mapping):
+        raise ValueError(f"{label}.sections must return a mapping of names to functions, got {sections!r}")
+    for name, section in sections.items():
+        of = f"{label}: the section {name!r}"
+        if not callable(section):
+            raise ValueError(f"{of} must be a function of q, got {section!r}")
+        shape = shape_of(of, section, q)
+        if shape != (k,):
+            raise ValueError(f"{of} must return shape ({k},), one number a generator; got shape {shape}")
 
 
 def _at(q: np.ndarray, system: System) -> str:
@@ -158,6 +178,12 @@ def check_start(system: System, q0: Any, v0: Any, call: Callable[..., Any] = sur
     _check_lagrangian(system, q, survey)
     _check_constraints(system, q, v, survey)
     _check_angles(system, survey)
+    for name, normal in survey.sections.items():
+        if not normal <= TOLERANCE:
+            raise ValueError(
+                f"{type(system).__name__}: the section {name!r} leaves the constraint: its generator at the start "
+                f"has a part normal to D, {normal:.3g} of it; sections must generate allowed velocities"
+            )
     return survey
 
 

@@ -8,8 +8,8 @@ from jax import Array
 
 from dalembert.model.geometry import annihilator, displaced
 from dalembert.model.groups import Group
-from dalembert.model.system import System
 from dalembert.model.survey import TOLERANCE
+from dalembert.model.system import System
 from dalembert.numerics import is_traced, matmul, solve
 
 

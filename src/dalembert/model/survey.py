@@ -38,6 +38,8 @@ class Survey(NamedTuple):
     """A B where both are given."""
     lagrangian_samples: Any
     """Kinetic energy, potential and Lagrangian at random states."""
+    sections: dict[str, Any]
+    """How far the generators of the sections are from D at the start, relative."""
 
 
 @compiled
@@ -59,6 +61,12 @@ def survey(system: System, q: Array, v: Array, around: Array, velocities: Array)
             [0.5 * jnp.sum(x * (system.metric(q) @ x)), system.potential(q), system.lagrangian(q, x)]
         )
 
+    def off(section):
+        along = system.generators(q) @ section(q)
+        forms = annihilator(system, q)
+        size = jnp.max(jnp.abs(forms), initial=0.0) * jnp.max(jnp.abs(along))
+        return jnp.max(jnp.abs(forms @ along), initial=0.0) / jnp.maximum(size, np.finfo(float).tiny)
+
     turns = [[2 * np.pi * (c == name) for name in system.coordinates] for c in system.angles]
     values = jax.vmap(given)(q + np.array([[0.0] * system.dimension, *turns]))
     here, *turned = (jax.tree.map(lambda x, i=i: x[i], values) for i in range(1 + len(turns)))
@@ -73,6 +81,7 @@ def survey(system: System, q: Array, v: Array, around: Array, velocities: Array)
         jax.vmap(system.metric)(around),
         jax.vmap(product)(around),
         jax.vmap(sample)(around[: len(velocities)], velocities),
+        {name: off(section) for name, section in system.sections().items()},
     )
 
 

@@ -114,8 +114,8 @@ class Trajectory(eqx.Module):
         where = ", ".join(f"{x:.6g}" for x in np.asarray(self.q[-1]))
         remedy = {
             Status.NOT_SOLVED: "try a smaller h, or another method",
-            Status.NOT_FINITE: "the potential, the metric or the constraints may be undefined or singular just "
-            "ahead (a rank drop of the one-forms shows like this); look there, or try a smaller h",
+            Status.NOT_FINITE: "the potential, the metric, the constraints or a discrete Lagrangian may be undefined "
+            "or singular just ahead (a rank drop of the one-forms shows like this); look there, or try a smaller h",
         }[self.status]
         return (
             f"step {int(self.steps) + 1:,} from t = {reached:.6g} failed: {self.status.value} "

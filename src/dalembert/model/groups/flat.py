@@ -15,7 +15,7 @@ class Rn(Group):
 
     def __check_init__(self):
         if not isinstance(self.n, int) or isinstance(self.n, bool) or self.n < 1:
-            raise ValueError(f"{type(self).__name__} needs a dimension, an int of at least 1, got {self.n!r}")
+            raise ValueError(f"{type(self).__name__} needs a dimension of at least 1, got {self.n!r}")
 
     @property
     def name(self) -> str:
