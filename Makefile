@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 .PHONY: help demo test lint benchmarks clean
 
 help:
-	@echo "make demo   redo the figures and tables of a published study, briefly; demo/report.html"
+	@echo "make demo   redo the figures and tables of two published studies, briefly; demo/report.html"
 	@echo "make test   style, types, layers, and all tests"
 	@echo "make benchmarks   measure against C and other solvers (ten minutes, on an idle machine); docs/benchmarks.md"
 	@echo "make clean  remove what the above made"

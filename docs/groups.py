@@ -309,49 +309,6 @@ def table():
         )
 
 
-def inverses():
-    """p^+ = R*_{W^-1} p^-, which is Ad_W^T p in the body; without the inverse it is no derivative of L_d."""
-    h, inertia = 0.3, da.zoo.Suslov().inertia()
-    group, xi = groups.SO3(), jnp.array([0.7, -1.1, 0.5])
-    w = group.exp(h * xi)
-
-    def discrete(left, right):
-        """L_d at (exp(left), W exp(right)), by Newton's method for its velocity."""
-        target = group.multiply(group.inverse(group.exp(left)), group.multiply(w, group.exp(right)))
-        x = h * xi
-        for _ in range(4):
-            rest = group.local(group.multiply(target, group.inverse(group.exp(x))))
-            x = x + group.dexp_inverse(x) @ rest
-        return 0.5 / h * x @ inertia @ x
-
-    before, after = jax.grad(discrete, (0, 1))(jnp.zeros(3), jnp.zeros(3))
-    before = -before
-    right, printed = (
-        float(jnp.max(jnp.abs(after - groups.coadjoint(group, g, before)))) for g in (w, group.inverse(w))
-    )
-    _say(f"D_2 L_d - R*_{{W^-1}} p^-: {right:.0e}; without the inverse {printed:.1e}")
-    assert right < 1e-13 < 0.1 < printed
-
-
-def average_momentum():
-    """In 4.4 the second summand is p^-_{k,k+1}; the mean is then constant in space, as said."""
-    body, method, h = da.zoo.RoundBody(distribution="right-invariant"), da.LieGNI(), 0.1
-    q, v = body.start()
-    # Off the constraint, which the method allows: on it all momenta of this ball are equal, and nothing shows.
-    state, memory = method.resume(body, q, v + 0.3 * body.constraints(q)[0], h)
-    step = jax.jit(lambda state, memory: method.step(body, state, memory, h)[:2])
-    means = []
-    for _ in range(100):
-        before = memory.u
-        state, memory = step(state, memory)
-        reflected = 2 * state.v - memory.u  # (P - Q)^* p^-_{k,k+1}, which is p^+_{k-1,k}
-        turn = body.group.matrix(state.q)
-        means.append([turn @ (0.5 * (reflected + u)) for u in (memory.u, before)])
-    right, printed = (float(np.max(np.abs(x - x[0]))) for x in np.moveaxis(np.array(means), 1, 0))
-    _say(f"average momentum in space, with p^-_(k,k+1): constant to {right:.0e}; as printed to {printed:.1e}")
-    assert right < 1e-12 < 1e-2 < printed
-
-
 ENTRIES = {
     name.replace("_", "-"): function
     for name, function in list(globals().items())

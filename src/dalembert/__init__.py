@@ -30,7 +30,7 @@ from dalembert.model import Chart, GroupSystem, System, groups, system
 from dalembert.results import load
 from dalembert.simulate import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "DLA",

@@ -8,6 +8,7 @@ from dalembert.methods.base import Claims, Report
 from dalembert.methods.gni import constant, spelled
 from dalembert.methods.reflecting import Reflecting
 from dalembert.model import Group, Survey, System, potential_gradient
+from dalembert.model.groups import coadjoint
 from dalembert.numerics import matvec, newton, solve, solve_spd
 
 
@@ -44,7 +45,7 @@ class LieGNI(Reflecting):
         xi, info = newton(equations, guess, 1 / size)
         w = tau(h * xi)
         q1 = group.restore(group.multiply(q, w))
-        arriving = matvec(group.adjoint(w).T, p) - 0.5 * h * self._pull(system, q1)
+        arriving = coadjoint(group, w, p) - 0.5 * h * self._pull(system, q1)
         return q1, solve_spd(mass, arriving), Report(*info)
 
     def _pull(self, system: System, q: Array) -> Array:
@@ -96,7 +97,7 @@ def keeps_energy(group: Group, inertia: Array, retraction: str) -> bool:
     directions = jnp.cos(jnp.arange(3 * group.dimension, dtype=float).reshape(3, -1) * 1.7 + 0.3)
     for x in directions:
         p = matvec(dtau_inverse(x).T, matvec(inertia, x))
-        after = matvec(group.adjoint(tau(x)).T, p)
+        after = coadjoint(group, tau(x), p)
         before, after = (jnp.sum(y * solve(inertia, y)) for y in (p, after))
         if not abs(after - before) <= 1e-12 * before:
             return False
