@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model.geometry import annihilator
+from dalembert.model.geometry import annihilator, displaced
 from dalembert.model.system import System
 from dalembert.numerics import compiled
 
@@ -38,13 +38,16 @@ class Survey(NamedTuple):
     """A B where both are given."""
     lagrangian_samples: Any
     """Kinetic energy, potential and Lagrangian at random states."""
+    defect: Any
+    """How far q is from an element, on a group."""
     sections: dict[str, Any]
     """How far the generators of the sections are from D at the start, relative."""
 
 
 @compiled
-def survey(system: System, q: Array, v: Array, around: Array, velocities: Array) -> Survey:
-    """The values at (q, v), at the configurations `around` and at random velocities."""
+def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array) -> Survey:
+    """The values at (q, v), at configurations that are shifted from q and at random velocities."""
+    around = jax.vmap(lambda x: displaced(system, q, x))(shifts)
 
     def given(q):
         arguments = {"lagrangian": (q, v), "forces": (q, v)}
@@ -81,6 +84,7 @@ def survey(system: System, q: Array, v: Array, around: Array, velocities: Array)
         jax.vmap(system.metric)(around),
         jax.vmap(product)(around),
         jax.vmap(sample)(around[: len(velocities)], velocities),
+        jnp.zeros(()) if system.group is None else system.group.defect(q),
         {name: off(section) for name, section in system.sections().items()},
     )
 

@@ -56,22 +56,19 @@ def check_members(tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v
     )
     check_system(system)
     axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])[0]
-    bad = []
+    found = []
     for a in range(0, len(q0), 65536):
         part = slice(a, a + 65536)
         systems = jax.tree.unflatten(
             tree, [x[part] if v else x for x, v in zip(leaves, varied, strict=True)]
         )[0]
-        bad.append(
-            a + np.flatnonzero(np.asarray(_violates(axes, len(q0[part]))(systems, q0[part], v0[part])))
+        found.append(np.asarray(_faults(axes)(systems, q0[part], v0[part])))
+    found = np.concatenate(found)
+    off, bad = np.flatnonzero(found == _ASTRAY), np.flatnonzero(found == _VIOLATES)
+    if off.size and system.group is not None:
+        raise ValueError(
+            f"{type(system).__name__}: q0 is not an element of {system.group.name} for {_members(off)}"
         )
-    bad = np.concatenate(bad)
-    if system.group is not None:
-        off = np.flatnonzero(~(np.asarray(jax.vmap(system.group.defect)(jnp.asarray(q0))) < TOLERANCE))
-        if off.size:
-            raise ValueError(
-                f"{type(system).__name__}: q0 is not an element of {system.group.name} for {_members(off)}"
-            )
     if bad.size:
         raise ValueError(
             f"{type(system).__name__}: the start velocity violates the constraint A(q0) v0 = 0 for {_members(bad)}; "
@@ -80,16 +77,24 @@ def check_members(tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v
     method.check(system, check_start(system, q0[0], v0[0], quick_survey))
 
 
+_VIOLATES, _ASTRAY = 1, 2
+
+
 @lru_cache(maxsize=64)
 def _violating(axes_leaves: tuple, axes_tree: Any) -> Callable:
     def one(system, q, v):
-        return jnp.any(violates(annihilator(system, q), v))
+        fault = jnp.where(jnp.any(violates(annihilator(system, q), v)), _VIOLATES, 0)
+        if system.group is None:
+            return fault
+        return jnp.where(system.group.defect(q) < TOLERANCE, fault, _ASTRAY)
 
     axes = jax.tree.unflatten(axes_tree, axes_leaves)
     return compiled(lambda systems, q, v: jax.vmap(one, (axes, 0, 0))(systems, q, v))
 
 
-def _violates(axes: Any, size: int) -> Callable:
+def _faults(axes: Any) -> Callable:
+    """The function that says for each member what is wrong with its start: nothing, a velocity off the constraint,
+    a configuration off the group."""
     leaves, tree = jax.tree.flatten(axes, is_leaf=lambda x: x is None)
     return _violating(tuple(leaves), tree)
 
