@@ -102,9 +102,8 @@ def test_energy_is_not_exact_where_a_flight_changes_it():
         flight = flight_energy(*given)
         energy = sol.energy(full=True)
         assert np.max(np.abs(flight)) > 1e-7
-        kinetic = np.array(
-            [0.5 * u @ np.asarray(system.metric(jnp.asarray(q))) @ u for q, u in zip(*given[3:], strict=True)]
-        )
+        mass = np.asarray(jax.vmap(system.metric)(jnp.asarray(given[3])))
+        kinetic = 0.5 * np.einsum("ki,kij,kj->k", given[4], mass, given[4])
         # The reflection keeps the energy: the changes are the flights', step for step.
         assert np.max(np.abs(np.diff(energy) - (flight * kinetic)[:-1])) < 1e-14 * np.max(np.abs(energy)) * 10
 
@@ -263,16 +262,15 @@ def test_the_disks_rolling_momentum_is_constant_under_midpoint_dla_only():
 
 def test_the_average_momentum_of_section_4_4():
     """Constant in space where the metric is bi-invariant and D right-invariant, and its energy with it."""
-    for tau in ("exp", "cayley"):
-        for group in ("SO(3)", "S^3"):
-            system = Z.RoundBody(group, "right-invariant")
-            sol, given = states(system, da.LieGNI(tau), 1000)
-            assert np.max(space_momentum_change(*given)) < ROUNDING
-            space = np.asarray(jax.vmap(system.group.adjoint)(jnp.asarray(sol.q)))
-            momentum = np.einsum("kij,kj->ki", space, sol.v)  # of a round body Ad is orthogonal
-            assert np.max(np.abs(momentum - momentum[0])) < 1e-12
-            energy = sol.energy()
-            assert np.ptp(energy) < 1e-12 * energy[0]
+    for tau, group in (("exp", "SO(3)"), ("cayley", "S^3")):
+        system = Z.RoundBody(group, "right-invariant")
+        sol, given = states(system, da.LieGNI(tau), 1000)
+        assert np.max(space_momentum_change(*given)) < ROUNDING
+        space = np.asarray(jax.vmap(system.group.adjoint)(jnp.asarray(sol.q)))
+        momentum = np.einsum("kij,kj->ki", space, sol.v)  # of a round body Ad is orthogonal
+        assert np.max(np.abs(momentum - momentum[0])) < 1e-12
+        energy = sol.energy()
+        assert np.ptp(energy) < 1e-12 * energy[0]
     for system in (Z.RoundBody("SO(3)", "mixed"), Z.Suslov()):
         _, given = states(system, da.LieGNI(), 50)
         assert np.max(space_momentum_change(*given)) > 1e-4
@@ -281,14 +279,11 @@ def test_the_average_momentum_of_section_4_4():
 
 
 PHASE = [
-    (Z.NonholonomicParticle(), da.GNI()),
     (Z.NonholonomicParticle(lambda q: jnp.sin(q[0]) + q[2] ** 2), da.GNI()),
-    (Z.ChaplyginSleigh(), da.GNI()),
     (Z.ChaplyginSleigh(), da.GNI(Trapezoidal())),
     (Z.Snakeboard(), da.GNI()),
     (Z.Suslov(), da.LieGNI()),
     (Z.RoundBody("S^3"), da.LieGNI("cayley")),
-    (Z.GroupSleigh(), da.LieGNI("mid")),
 ]
 
 
@@ -300,16 +295,17 @@ def test_determinant_symplectic_form_and_self_adjointness(system, method):
     assert phase_determinant(*few) == pytest.approx((-1.0) ** m, abs=ROUNDING)
     assert np.max(symplectic_defect(*few)) < ROUNDING
     assert np.max(reversibility_defect(*given)) < 1e-13
-    laws = discrete_laws(*few)
-    assert laws is not None
-    assert laws.determinant is not None
-    assert laws.determinant < ROUNDING
-    assert discrete_laws(system, da.FrameGradient(), *few[2:]) is None
 
 
-def test_the_symplectic_form_is_not_kept_and_a_wrong_reflection_shows():
+def test_the_laws_together_and_a_wrong_reflection_shows():
     system = Z.ChaplyginSleigh()
     _, given = states(system, da.GNI(), 4)
+    laws = discrete_laws(*given)
+    assert laws is not None
+    assert max(laws.determinant, laws.symplectic, *laws.momentum.values()) < ROUNDING
+    assert laws.flight > 1e-7
+    assert discrete_laws(system, da.FrameGradient(), *given[2:]) is None
+    assert discrete_laws(system, da.VariationalDLA(), *given[2:]).determinant is None
 
     class Careless(da.GNI):
         """A reflection that keeps a tenth of the normal part: not the kick that the formula says."""
@@ -346,12 +342,16 @@ def test_evolution_of_the_symplectic_form_on_pairs(method):
         lam = jnp.linalg.solve(mu @ mu.T, mu @ jump)  # the jump is a multiple of mu: the next line
         return jnp.concatenate([jnp.zeros(3), lam @ mu])
 
-    q1, q2 = x[3:], following(x)[3:]
-    jump = d1(ld, system, q1, q2, h) + d2(ld, system, x[:3], q1, h)
-    assert np.max(np.abs(jump - kick(x)[3:])) < ROUNDING
-    derivative = jax.jacfwd(following)(x)
-    after = derivative.T @ symplectic_form(ld, system, following(x), h) @ derivative
-    before, added = symplectic_form(ld, system, x, h), exterior(kick, x)
+    @jax.jit
+    def parts(x):
+        q1, q2 = x[3:], following(x)[3:]
+        jump = d1(ld, system, q1, q2, h) + d2(ld, system, x[:3], q1, h)
+        derivative = jax.jacfwd(following)(x)
+        after = derivative.T @ symplectic_form(ld, system, following(x), h) @ derivative
+        return jump - kick(x)[3:], after, symplectic_form(ld, system, x, h), exterior(kick, x)
+
+    rest, after, before, added = parts(x)
+    assert np.max(np.abs(rest)) < ROUNDING
     # Entries are of order 1/h.
     assert np.max(np.abs(after - before - added)) < 1e-12
     assert np.max(np.abs(added)) > 1e-2  # it is not symplectic
@@ -465,15 +465,15 @@ def test_discrete_euler_lagrange_without_constraints(ld, order):
     system, q0, v0 = Pendulums(), np.array([0.7, -0.4]), np.array([0.3, 0.5])
     exact = da.simulate(system, da.Reference(), q0, v0, h=0.5, steps=4)
     steps = (40, 80) if order == 2 else (16, 32)
-    for method in (da.GNI(ld), da.VariationalDLA(ld)):
+    for method in (da.GNI(ld), da.VariationalDLA(ld)) if order == 2 else (da.GNI(ld),):
         assert method.claims(system).order == order == ld.order
         ends = [da.simulate(system, method, q0, v0, h=2 / n, steps=n, save_every=n) for n in steps]
         errors = [np.max(np.abs(end.q[-1] - exact.q[-1])) for end in ends]
         # Two step sizes, so the next term of the error shows in the second digit.
         assert np.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.3)
-    _, given = states(system, da.GNI(ld), 4, 0.2, (q0, v0))
-    assert phase_determinant(*given) == pytest.approx(1, abs=ROUNDING)
     if order == 2:
+        _, given = states(system, da.GNI(ld), 4, 0.2, (q0, v0))
+        assert phase_determinant(*given) == pytest.approx(1, abs=ROUNDING)
         one, two = (states(system, m, 200, 0.1, (q0, v0))[0] for m in (da.GNI(ld), da.VariationalDLA(ld)))
         assert np.max(np.abs(one.q - two.q)) < 1e-11  # the same equations
 

@@ -170,7 +170,7 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
         reversibility=float(np.max(reversibility_defect(system, method, h, q, u))),
         volume=volume_change(system, method, h, q[::4], u[::4], on_constraint),
         integrals=_integrals(about, sol, window, on_constraint),
-        laws=discrete_laws(system, method, h, q, u, on_constraint),
+        laws=discrete_laws(system, method, h, q, u),
         fibration=fibration,
         parasitic=parasitic,
         resonance=near,

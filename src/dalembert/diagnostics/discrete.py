@@ -193,15 +193,13 @@ def space_momentum_change(system: System, method: Method, h: float, q: Any, u: A
     return change / max(float(np.max(size)), np.finfo(float).tiny)
 
 
-def discrete_laws(
-    system: System, method: Method, h: float, q: Any, u: Any, on_constraint: bool = False
-) -> DiscreteLaws | None:
+def discrete_laws(system: System, method: Method, h: float, q: Any, u: Any) -> DiscreteLaws | None:
     """All of it over the rows of (q, u); None for a method that is not made from a discrete Lagrangian."""
     if not method.variational:
         return None
     given = (system, method, h, np.asarray(q, float), np.asarray(u, float))
     determinant = symplectic = None
-    if not on_constraint:
+    if isinstance(method, Reflecting):
         m = system.velocity_dimension - round(float(np.trace(_projector(as_arrays(system), given[3][0]))))
         few = (system, method, h, given[3][::8], given[4][::8])
         determinant = _largest(phase_determinant(*few) - (-1) ** m)

@@ -153,9 +153,10 @@ def measured_terms(system: System, method: Method, q: Any, v: Any, h: float) -> 
     drift = over_rows(difference)(as_arrays(system), q, np.asarray(run.q)[:, -1]) / (2 * tiny)
     found = dict.fromkeys(("potential", "inertia", "forces"), np.nan)
     parts = dict(zip(found, over_rows(_parts)(as_arrays(system), q, v), strict=True))
-    scale = sum(float(np.max(np.abs(x))) for x in parts.values())
+    # What cannot be told from rounding, eps |v|/tiny, is no acceleration.
+    scale = max(sum(float(np.max(np.abs(x))) for x in parts.values()), 1e-6 * float(np.max(np.abs(v))) / h)
     columns = {k: x.ravel() for k, x in parts.items() if np.max(np.abs(x)) > 1e-6 * scale > 0}
-    rest = float(np.max(np.abs(rate)))
+    rest = float(np.max(np.abs(rate))) / scale if scale > 0 else 0.0
     if columns and np.all(np.isfinite(rate)):
         matrix = np.stack(list(columns.values()), axis=1)
         weights = np.linalg.lstsq(matrix, rate.ravel(), rcond=None)[0]

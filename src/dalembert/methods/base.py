@@ -99,6 +99,11 @@ class Method(eqx.Module):
         """None where symmetric compositions raise the order; else the reason why they must not be made."""
         return "it does not say that it is symmetric"
 
+    @property
+    def native_gradients(self) -> bool:
+        """Whether derivatives can go back through machine code: not where `init` keeps values of a loop."""
+        return True
+
     def remarks(self, trajectory: Any) -> list[str]:
         """Sentences about a finished run that its user should read; they are given as warnings."""
         return []

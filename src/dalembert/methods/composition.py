@@ -121,6 +121,10 @@ class Composition(Method):
     def check(self, system: System, survey: Survey) -> None:
         self.method.check(system, survey)
 
+    @property
+    def native_gradients(self) -> bool:
+        return self.method.native_gradients
+
     def check_description(self, system: System) -> None:
         self.method.check_description(system)
 

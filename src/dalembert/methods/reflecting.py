@@ -102,6 +102,10 @@ class Reflecting(Method):
     def reverse(self, system: System, q: Array, u: Array) -> Array:
         return u - 2 * project(system, q, u)  # swaps p^- and -p^+
 
+    @property
+    def native_gradients(self) -> bool:
+        return self.start != "exact"  # the exact motion is found in a loop
+
     def composable(self) -> str | None:
         return (
             "it lives on all of TQ with a sign-alternating parasitic mode, which unequal steps excite; compose "

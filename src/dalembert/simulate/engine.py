@@ -160,7 +160,7 @@ def wants_kernel(method: Method) -> bool:
 
 def has_kernel(system: System, method: Method) -> bool:
     """Whether a run inside other JAX code can be a kernel: on a CPU, in double precision, of known primitives."""
-    if not (wants_kernel(method) and jax.default_backend() == "cpu"):
+    if not (wants_kernel(method) and method.native_gradients and jax.default_backend() == "cpu"):
         return False
     try:
         compiled_single(loop_of(system, method))
