@@ -2,6 +2,7 @@
 
 import warnings
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from equations import discrete_mechanics as reference
@@ -117,6 +118,24 @@ def test_functions_of_the_users_own_give_the_same():
         assert np.max(np.abs(one.q - two.q)) < 1e-11
 
 
+def test_a_frame_alone_gives_the_same_motion():
+    """The snakeboard by spanning vectors instead of one-forms, which are then computed, in a gauge of their own."""
+
+    class Framed(Z.Snakeboard):
+        constraints = da.System.constraints
+
+        def frame(self, q):
+            forward, turning = self._along(q)
+            along = jnp.stack([forward * jnp.cos(q[2]), forward * jnp.sin(q[2]), turning, 0.0, 0.0])
+            return jnp.stack([along, *jnp.eye(5)[3:]], axis=1)
+
+    problem, system = PROBLEMS["snakeboard"]
+    for method in (da.GNI(), da.VariationalDLA()):
+        one, two = (da.simulate(s, method, problem.q0, problem.v0, h=H, steps=60) for s in (system, Framed()))
+        assert np.max(np.abs(one.q - two.q)) < 1e-11
+        assert np.max(np.abs(one.v_full - two.v_full)) < 1e-11
+
+
 def test_leapfrog_is_the_gni_of_the_trapezoidal_rule():
     problem, system = PROBLEMS["particle in a potential"]
     one, two = (
@@ -179,8 +198,6 @@ class Glider(da.GroupSystem):
         return np.block([[moving, mixed], [mixed.T, turning]])
 
     def constraints(self, g):
-        import jax.numpy as jnp
-
         return jnp.array([[0.0, 1.0, 0.0, 0.0, 0.0, 0.1], [0.0, 0.0, 1.0, 0.2, 0.0, 0.0]])
 
 

@@ -484,6 +484,10 @@ def test_a_path_that_is_not_found_ends_the_run():
     assert "smaller h" in sol.message
 
 
+def test_a_body_on_a_group_has_no_driver_in_coordinates():
+    refused(r"Suslov is not a coupled system.*SO\(3\)", lambda: da.CoupledSystem.of(da.zoo.Suslov()))
+
+
 def told(system, method, steps, h, **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -179,6 +179,9 @@ def test_audits_on_groups():
     assert [suslov.order.q, suslov.order.v] == pytest.approx([2, 2], abs=0.1)
     assert right.laws.space_momentum < 1e-13 < 1e-4 < suslov.laws.space_momentum
     assert right.problems == []
+    for name in ("momentum of space axis 1", "momentum of space axis 2"):  # horizontal symmetries
+        assert right.integrals[name].verdict is da.diagnostics.Verdict.EXACT
+    assert not any(name.startswith("momentum of") for name in suslov.integrals)
     assert right.energy.verdict is da.diagnostics.Verdict.EXACT
     assert suslov.laws.flight > 1e-7
     assert suslov.parasitic.grows
@@ -195,6 +198,34 @@ def test_reference_on_groups_is_the_closed_form():
     system = Z.Heisenberg()
     sol = da.simulate(system, da.Reference(), *system.start(), h=0.5, steps=40)
     assert np.max(np.abs(sol.v - system.velocity_solution(sol.t, system.start()[1]))) < 1e-13
+
+
+def test_the_parasitic_amplitude_of_a_run():
+    sol = run(Z.GroupSleigh(), steps=200)
+    size = sol.parasitic_amplitude()
+    assert size.shape == (201,)
+    assert size[0] < 1e-15  # the half kick starts without it, but for rounding
+    # It is what the definition says: the own velocity beyond v and half the kick of the multipliers.
+    mass = np.asarray(Z.GroupSleigh().inertia())
+    lam = np.array(
+        [
+            da.model.acceleration(Z.GroupSleigh(), *map(jnp.asarray, row))[1]
+            for row in zip(sol.q, sol.v, strict=True)
+        ]
+    )
+    kick = 0.5 * 0.2 * lam @ np.array([[0.0, 1.0, 0.0]]) @ np.linalg.inv(mass)
+    extra = sol.v_full - sol.v - kick
+    np.testing.assert_allclose(size, np.sqrt(np.einsum("ki,ij,kj->k", extra, mass, extra)), atol=1e-15)
+    frame = da.simulate(Z.KnifeEdge(), da.FrameGradient(), *Z.KnifeEdge().start(), h=0.1, steps=3)
+    with pytest.raises(
+        ValueError, match=r"frame has no parasitic mode of this kind; GNI\(\) and LeapFrog\(\) have"
+    ):
+        frame.parasitic_amplitude()
+    starts = np.tile(Z.Suslov().start()[1], (2, 1))
+    many = da.ensemble(Z.Suslov(), da.LieGNI(), Z.Suslov().start()[0], starts, h=0.1, steps=3)
+    with pytest.raises(ValueError, match=r"take sol.member\(i\)"):
+        many.parasitic_amplitude()
+    assert many.member(1).parasitic_amplitude().shape == (4,)
 
 
 def test_a_body_at_rest_stays():

@@ -29,6 +29,9 @@ def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
     # The number of one-forms from their shape: computing the multipliers would compile for nothing.
     if sol.system is not None and jax.eval_shape(annihilator, sol.system, sol.q[0]).shape[0]:
         rows.append(("constraint A(q) v", "0", f"{np.max(sol.constraint_residual()):.1e}"))
+    if sol.method is not None and sol.method.parasitic:
+        size = sol.parasitic_amplitude()
+        rows.append(("parasitic mode", f"{size[0]:.1e}", f"{np.max(size):.1e}"))
     return rows
 
 

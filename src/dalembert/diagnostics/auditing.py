@@ -22,6 +22,7 @@ from dalembert.diagnostics.series import Drift, Verdict, drift
 from dalembert.diagnostics.stepmap import fibration_defects, reversibility_defect, volume_change
 from dalembert.methods import Claims, Method
 from dalembert.model import System, as_arrays, check_system, total_energy
+from dalembert.numerics import is_written_constant
 from dalembert.simulate import MotionWarning, Trajectory, simulate
 
 # More rows than this are not kept of a long run.
@@ -51,15 +52,13 @@ def subject(
     """Everything about the system that all methods share: structure, hidden integral, exact motion."""
     coupled = found = hidden = None
     try:
-        if system.group is not None:
-            raise ValueError("a coupled system is looked for in coordinates")
         coupled = CoupledSystem.of(system, q0)
         found = orbit(coupled, *section(coupled, q0, v0), h)
         hidden = Latitude.of(coupled, q0, v0, h, found)
     except ValueError:
         pass  # not coupled, not periodic, or without that integral: the audit does without
     exact = exact_ends(system, q0, v0, 40 * h)
-    given = {**system.integrals(), **(integrals or {})}
+    given = {**_momenta(system), **system.integrals(), **(integrals or {})}
     return Subject(
         system,
         np.asarray(q0, float),
@@ -72,6 +71,17 @@ def subject(
         str(nonholonomy(system, q0)),
         given,
     )
+
+
+def _momenta(system: System) -> dict[str, Callable]:
+    """The momenta of horizontal symmetries, constant sections, which the exact motion keeps."""
+
+    def momentum(section):
+        return lambda q, v: jnp.sum(section(q) * (system.generators(q).T @ (system.metric(q) @ v)))
+
+    q = jnp.zeros(system.dimension)
+    sections = system.sections().items()
+    return {f"momentum of {name}": momentum(x) for name, x in sections if is_written_constant(x, q)}
 
 
 def audit(

@@ -57,12 +57,17 @@ class CoupledSystem(eqx.Module):
         if isinstance(system, CoupledSystem):
             return system
         check_system(system)
+        name = type(system).__name__
+        if system.group is not None:
+            raise ValueError(
+                f"{name} is not a coupled system in coordinates: it lives on {system.group.name}; "
+                f"look at Chart({name}(), g)"
+            )
         q = system.start()[0] if q is None else q
         system = as_arrays(system)
         q = np.asarray(q, float)
         around = q + np.random.default_rng(4).normal(size=(8, len(q)))
         told = jax.tree.map(np.asarray, _facts(system, np.concatenate([q[None], around])))
-        name = type(system).__name__
         if system.gives("forces"):
             raise ValueError(f"{name} is not a coupled system: it has non-conservative forces")
         if told["frame"][0] != 2:

@@ -61,6 +61,8 @@ class Method(eqx.Module):
     """Whether a step is short enough, in scalar operations, to be made into machine code."""
     on_groups: ClassVar[bool | None] = False
     """Whether the method is one for systems on Lie groups; None where it takes both kinds."""
+    parasitic: ClassVar[bool] = False
+    """Whether the own velocity is v and half a kick of the constraint, and beside it a part that alternates."""
     variational: ClassVar[bool] = False
     """Whether a step is a flight of a discrete Lagrangian, given by `flight`."""
     takes_forces: ClassVar[bool] = False

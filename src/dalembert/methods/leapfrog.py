@@ -36,6 +36,7 @@ class LeapFrog(Method):
     Erratum: the printed A(q_1/2) must be A(q0), and lam0 is the lam1 of the step before.
     """
 
+    parasitic = True
     start: Literal["half-kick", "momentum"] = eqx.field(default="half-kick", static=True)
 
     def __check_init__(self):

@@ -7,7 +7,7 @@ from jax import Array
 from dalembert.methods.base import Claims, Report
 from dalembert.methods.gni import constant, spelled
 from dalembert.methods.reflecting import Reflecting
-from dalembert.model import Group, Survey, System, potential_gradient
+from dalembert.model import Group, System, potential_gradient
 from dalembert.model.groups import coadjoint
 from dalembert.numerics import matvec, newton, solve, solve_spd
 
@@ -66,8 +66,8 @@ class LieGNI(Reflecting):
         p = matvec(dtau_inverse(x).T, matvec(mass, x / h)) + 0.5 * h * self._pull(system, q0)
         return solve(mass, p)
 
-    def check(self, system: System, survey: Survey) -> None:
-        super().check(system, survey)
+    def check_description(self, system: System) -> None:
+        super().check_description(system)
         _group(system).retraction(self.retraction)
 
     def claims(self, system: System) -> Claims:

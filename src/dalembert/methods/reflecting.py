@@ -48,6 +48,7 @@ class Reflecting(Method):
     )
     restart_every: int | None = eqx.field(default=None, static=True, kw_only=True, converter=_plain)
     constant_metric = False
+    parasitic = True
     variational = True
 
     def __check_init__(self):
@@ -155,7 +156,13 @@ def parasitic_amplitude(trajectory: Any, rows: Any = slice(None)) -> np.ndarray:
 
     The kick (h/2) M^-1 A^T lam is that of the exact multipliers, so that what is left is the mode, and O(h^3).
     """
-    if trajectory.system is None:
+    if trajectory.system is None or trajectory.method is None:
         raise ValueError("the parasitic amplitude needs the system, which this trajectory was loaded without")
+    if not trajectory.method.parasitic:
+        raise ValueError(
+            f"{trajectory.method.spelling} has no parasitic mode of this kind; GNI() and LeapFrog() have"
+        )
+    if np.ndim(trajectory.q) != 2:
+        raise ValueError("the parasitic amplitude is that of one run; take sol.member(i) of an ensemble")
     parts = (np.asarray(x)[rows] for x in (trajectory.q, trajectory.v, trajectory.v_full))
     return np.asarray(_amplitudes(trajectory.system, *parts, np.asarray(trajectory.h, float)))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.methods import Method
+from dalembert.methods import Method, parasitic_amplitude
 from dalembert.model import System, acceleration, annihilator, total_energy
 from dalembert.numerics import compiled, is_traced
 from dalembert.simulate.status import Status
@@ -132,6 +132,13 @@ class Trajectory(eqx.Module):
     def constraint_residual(self) -> Any:
         """(K,) the largest entry of A(q) v."""
         return self._measured("constraint_residual", _residual, self.v)
+
+    def parasitic_amplitude(self) -> Any:
+        """(K,) of a GNI or leap-frog: the size of the part of its velocity that changes sign every step.
+
+        |u - v - (h/2) M^-1 A^T lam| in the kinetic metric, with the multipliers of the exact motion.
+        """
+        return parasitic_amplitude(self)
 
     @property
     def elements(self) -> Any:
