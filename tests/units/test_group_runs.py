@@ -1,5 +1,7 @@
 """Runs on Lie groups: saved, loaded, drawn, batched and differentiated as such; and audited."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -177,6 +179,8 @@ def test_audits_on_groups():
         assert "nonholonomic: growth vector (2, 3)" in found.structure
         assert found.to_dict()["laws"]["flight"] == found.laws.flight
     assert [suslov.order.q, suslov.order.v] == pytest.approx([2, 2], abs=0.1)
+    broken = replace(suslov, laws=suslov.laws._replace(momentum={"axis 1": 1e-3, "axis 2": 1e-15}))
+    assert broken.broken_claims == ["the momentum equation fails for axis 1: is the system invariant?"]
     assert right.laws.space_momentum < 1e-13 < 1e-4 < suslov.laws.space_momentum
     assert right.problems == []
     for name in ("momentum of space axis 1", "momentum of space axis 2"):  # horizontal symmetries

@@ -44,7 +44,6 @@ PAIRS = [
     (da.zoo.ChaplyginSleigh(), "gni:restart=7"),
     (da.zoo.ChaplyginSleigh(), "dla-variational"),
     (CVT, "gni:gauss=2"),
-    (CVT, "gni:exact"),
     (CVT, "gni:trapezoidal"),
     (da.zoo.Suslov(), "lie-gni"),
     (da.zoo.RoundBody("S^3"), "lie-gni:cayley"),
