@@ -5,6 +5,7 @@ import sys
 import errata_ferraro
 import jax.numpy as jnp
 import numpy as np
+from entries import show
 
 import dalembert as da
 from dalembert.diagnostics import (
@@ -302,11 +303,7 @@ ENTRIES = {
 
 def main(names):
     """Shows the entries of these names."""
-    for name in ENTRIES if names in ([], ["all"]) else names:
-        if name not in ENTRIES:
-            raise SystemExit(f"no entry {name!r}; choose from: all, {', '.join(ENTRIES)}")
-        print(f"{name}: {ENTRIES[name].__doc__}")
-        ENTRIES[name]()
+    show(ENTRIES, names)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import jaxlie
 import numpy as np
+from entries import show
 
 import dalembert as da
 from dalembert import groups
@@ -318,11 +319,7 @@ ENTRIES = {
 
 def main(names):
     """Shows the entries of these names."""
-    for name in ENTRIES if names in ([], ["all"]) else names:
-        if name not in ENTRIES:
-            raise SystemExit(f"no entry {name!r}; choose from: all, {', '.join(ENTRIES)}")
-        print(f"{name}: {ENTRIES[name].__doc__}")
-        ENTRIES[name]()
+    show(ENTRIES, names)
 
 
 if __name__ == "__main__":

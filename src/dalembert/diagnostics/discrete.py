@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.diagnostics.rows import over_rows
+from dalembert.diagnostics.stepmap import as_shared
 from dalembert.discrete import projectors
 from dalembert.methods import Method, Reflecting
 from dalembert.model import System, as_arrays, difference, displaced, project, total_energy
@@ -60,7 +61,7 @@ def momentum_residuals(system: System, method: Method, h: float, q: Any, u: Any)
     names = list(system.sections())
     if not names:
         return {}
-    residual, size = over_rows(_momenta)(_shared(system, method, h), q, u)
+    residual, size = over_rows(_momenta)(as_shared(system, method, h), q, u)
     return {
         name: residual[:, i] / max(float(np.max(size[:, i])), np.finfo(float).tiny)
         for i, name in enumerate(names)
@@ -81,7 +82,7 @@ def flight_energy(system: System, method: Method, h: float, q: Any, u: Any) -> n
     The reflection at the end of a flight keeps the energy, so a GNI keeps it exactly if and only if this vanishes;
     the bi-invariant metrics of [ferraro2008] Theorem 1 are one case of several.
     """
-    return over_rows(_flight_energy)(_shared(system, method, h), q, u)
+    return over_rows(_flight_energy)(as_shared(system, method, h), q, u)
 
 
 @cache
@@ -130,7 +131,7 @@ def phase_determinant(system: System, method: Method, h: float, q: Any, u: Any) 
     The product of flight and reflection, one keeping volume, the other changing the sign of m directions.
     """
     _check_reflecting(method)
-    return _row_by_row(_determinant)(_shared(system, method, h), q, u)
+    return _row_by_row(_determinant)(as_shared(system, method, h), q, u)
 
 
 def _as_velocities(system: System, q: Array, columns: Array) -> Array:
@@ -169,7 +170,7 @@ def symplectic_defect(system: System, method: Method, h: float, q: Any, u: Any) 
     lam is computed from the momentum p^+ by its own formula, lam = 2 (mu M^-1 mu^T)^-1 mu M^-1 p^+.
     """
     _check_reflecting(method)
-    return _row_by_row(_symplectic)(_shared(system, method, h), q, u)
+    return _row_by_row(_symplectic)(as_shared(system, method, h), q, u)
 
 
 def _space_momentum(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
@@ -189,7 +190,7 @@ def space_momentum_change(system: System, method: Method, h: float, q: Any, u: A
         raise ValueError(
             f"the momentum in space is defined on Lie groups; {type(system).__name__} is given in coordinates"
         )
-    change, size = over_rows(_space_momentum)(_shared(system, method, h), q, u)
+    change, size = over_rows(_space_momentum)(as_shared(system, method, h), q, u)
     return change / max(float(np.max(size)), np.finfo(float).tiny)
 
 
@@ -219,7 +220,3 @@ def _projector(system: System, q: Any) -> np.ndarray:
 
 def _largest(x: np.ndarray) -> float:
     return float(np.max(np.abs(x)))
-
-
-def _shared(system: System, method: Method, h: float) -> tuple[System, Method, np.ndarray]:
-    return as_arrays(system), as_arrays(method), np.asarray(h, float)

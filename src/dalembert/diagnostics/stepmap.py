@@ -34,10 +34,11 @@ def _reverse(shared: Any, q: Array, u: Array) -> Array:
 
 def step_map(system: System, method: Method, h: float, q: Any, u: Any) -> tuple[np.ndarray, np.ndarray]:
     """One step of size h from each row of (q, u): configurations and own velocities."""
-    return over_rows(_step)(_shared(system, method, h), q, u)
+    return over_rows(_step)(as_shared(system, method, h), q, u)
 
 
-def _shared(system: System, method: Method, h: float) -> tuple[System, Method, np.ndarray]:
+def as_shared(system: System, method: Method, h: float) -> tuple[System, Method, np.ndarray]:
+    """System, method and step size as arrays, ready for compiled functions of rows."""
     return as_arrays(system), as_arrays(method), np.asarray(h, float)
 
 
@@ -49,7 +50,7 @@ def reversibility_defect(
     The way back begins with the method's own involution; with `plain` it is u -> -u, which for leap-frog is not
     the right one. The defect is relative to the size of the state.
     """
-    shared = _shared(system, method, h)
+    shared = as_shared(system, method, h)
     q, u = np.asarray(q, float), np.asarray(u, float)
 
     def turn(q, u):
@@ -145,7 +146,7 @@ def step_jacobian(
 ) -> np.ndarray:
     """The derivative of the step at each row: in (q, w) with w the velocity in an orthonormal frame of D, or in
     (q, u) for methods on TQ."""
-    shared = _shared(system, method, h)
+    shared = as_shared(system, method, h)
     q, u = np.asarray(q, float), np.asarray(u, float)
     n = u.shape[1]
     ends = over_rows(_step)(shared, q, u)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.discrete.lagrangians import DiscreteLagrangian, check_value, is_fraction
+from dalembert.discrete.lagrangians import DiscreteLagrangian, check_own, check_value, is_fraction
 from dalembert.model import System, annihilator, as_arrays
 from dalembert.numerics import matvec
 
@@ -59,10 +59,7 @@ class OwnConstraint(DiscreteConstraint):
     is_symmetric: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self):
-        if not callable(self.function):
-            raise ValueError(f"OwnConstraint needs a function of (system, q0, q1, h), got {self.function!r}")
-        if not isinstance(self.is_symmetric, bool):
-            raise ValueError(f"OwnConstraint: is_symmetric must be True or False, got {self.is_symmetric!r}")
+        check_own("OwnConstraint", self.function, self.is_symmetric)
 
     @property
     def symmetric(self) -> bool:

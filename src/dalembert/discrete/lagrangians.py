@@ -152,6 +152,14 @@ def _legendre(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     return (x + 1) / 2, w / 2, bends, shifts
 
 
+def check_own(name: str, function: Any, is_symmetric: Any) -> None:
+    """Refuses what is not a function of the user's own with a plain word on its symmetry."""
+    if not callable(function):
+        raise ValueError(f"{name} needs a function of (system, q0, q1, h), got {function!r}")
+    if not isinstance(is_symmetric, bool):
+        raise ValueError(f"{name}: is_symmetric must be True or False, got {is_symmetric!r}")
+
+
 class OwnLagrangian(DiscreteLagrangian):
     """A function (system, q0, q1, h) -> L_d of the user's own, scaled as an action.
 
@@ -164,12 +172,9 @@ class OwnLagrangian(DiscreteLagrangian):
     is_symmetric: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self):
-        if not callable(self.function):
-            raise ValueError(f"OwnLagrangian needs a function of (system, q0, q1, h), got {self.function!r}")
+        check_own("OwnLagrangian", self.function, self.is_symmetric)
         if not is_whole(self.declared_order) or self.declared_order < 1:
             raise ValueError(f"OwnLagrangian: the order must be at least 1, got {self.declared_order!r}")
-        if not isinstance(self.is_symmetric, bool):
-            raise ValueError(f"OwnLagrangian: is_symmetric must be True or False, got {self.is_symmetric!r}")
 
     @property
     def order(self) -> int:

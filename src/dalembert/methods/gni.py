@@ -64,7 +64,7 @@ class GNI(Reflecting):
 
     def claims(self, system: System) -> Claims:
         ld = self.discrete_lagrangian
-        free = not (system.gives("constraints") or system.gives("frame"))
+        free = not system.constrained
         order = ld.order if free else 2 if ld.symmetric else 1
         return Claims(
             order,

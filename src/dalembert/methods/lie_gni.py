@@ -71,14 +71,13 @@ class LieGNI(Reflecting):
         _group(system).retraction(self.retraction)
 
     def claims(self, system: System) -> Claims:
-        constrained = system.gives("constraints") or system.gives("frame")
         return Claims(
             2,
             energy=self.restart_every is None
             and constant(system, "potential")
             and keeps_energy(_group(system), system.metric(_group(system).identity()), self.retraction),
             reversible=self.restart_every is None,
-            on_constraint=not constrained,
+            on_constraint=not system.constrained,
             fibred=True,
         )
 

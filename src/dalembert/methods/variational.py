@@ -107,7 +107,7 @@ class VariationalDLA(Method):
 
     def claims(self, system: System) -> Claims:
         ld, constraint = self.discrete_lagrangian, self.discrete_constraint
-        free = not (system.gives("constraints") or system.gives("frame"))
+        free = not system.constrained
         symmetric = ld.symmetric and (free or constraint.symmetric)
         order = ld.order if free else 2 if symmetric else 1
         return Claims(order, energy=False, reversible=symmetric, on_constraint=True, fibred=True)

@@ -109,6 +109,11 @@ class System(eqx.Module):
         return getattr(cls, name) is not getattr(System, name)
 
     @property
+    def constrained(self) -> bool:
+        """Whether the system gives constraints, as one-forms or by a frame."""
+        return self.gives("constraints") or self.gives("frame")
+
+    @property
     def dimension(self) -> int:
         """The number of coordinates."""
         return len(self.coordinates)
