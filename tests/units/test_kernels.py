@@ -13,7 +13,7 @@ import pytest
 
 import dalembert as da
 from dalembert.kernels import Unsupported, flow, native
-from dalembert.methods import method_from_text
+from dalembert.methods import State, method_from_text
 from dalembert.model import as_arrays
 from dalembert.simulate import engine, run
 
@@ -57,7 +57,7 @@ def both(system, method, q0, v0, h, steps, save_every=1):
     runs = []
     for kind in (engine.Native, engine.Xla):
         loop = kind(system, method, jnp.asarray(h))
-        first = loop.begin(np.asarray(q0, float), np.asarray(v0, float))
+        first = loop.begin(State(np.asarray(q0, float), np.asarray(v0, float)))
         runs.append((first, loop.run(save_every, steps)))
     return runs
 

@@ -13,6 +13,7 @@ import pytest
 from interrupting import interrupted
 
 import dalembert as da
+from dalembert.methods import State
 from dalembert.simulate import engine, loop, run
 
 CVT = da.zoo.PendulumCVT(eps=0.5)
@@ -49,7 +50,7 @@ def test_chunks_are_bit_identical_to_one_loop(method, save_every, monkeypatch):
     # One call of the kernel for everything.
     system, method = (run.as_arrays(x) for x in (CVT, method))
     native = engine.Native(system, method, 0.1)
-    native.begin(*map(np.asarray, START))
+    native.begin(State(*map(np.asarray, START)))
     once = native.run(save_every, steps)
     assert (once.done, once.code) == (steps, da.Status.OK.code)
     kept = len(once.rows.q)

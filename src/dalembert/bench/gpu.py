@@ -13,7 +13,7 @@ import numpy as np
 
 from dalembert import zoo
 from dalembert.bench.tables import Section, Table
-from dalembert.methods import LeapFrog, Method, method_from_text
+from dalembert.methods import LeapFrog, Method, State, method_from_text
 from dalembert.model import System, as_arrays
 from dalembert.simulate import ensemble
 from dalembert.simulate.ensemble import gpu_call
@@ -123,7 +123,9 @@ def rates(tell: Tell, size: int = 2**20, steps: int = 1000) -> dict[str, Any]:
         jax.block_until_ready(call())
         found[f"{name} kernel, first call, s"] = time.perf_counter() - began
         found[f"{name} kernel"] = size * steps / seconds(call)
-        plain = jax.jit(jax.vmap(lambda q, v, s=system, m=method: scan(s, m, q, v, h, steps, steps)[1].q[-1]))
+        plain = jax.jit(
+            jax.vmap(lambda q, v, s=system, m=method: scan(s, m, State(q, v), h, steps, steps)[1].q[-1])
+        )
         on = jax.device_put((q, v))
         found[f"{name} vmap + scan"] = size * steps / seconds(lambda on=on, plain=plain: plain(*on), 3)
         found[f"{name} kernel / (vmap + scan)"] = found[f"{name} kernel"] / found[f"{name} vmap + scan"]

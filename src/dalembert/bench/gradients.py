@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from dalembert import zoo
 from dalembert.bench.tables import Section, Table
 from dalembert.bench.timing import Settings, child, interleaved, summary
-from dalembert.methods import Method, method_from_text
+from dalembert.methods import Method, State, method_from_text
 from dalembert.model import as_arrays
 from dalembert.simulate import simulate
 from dalembert.simulate.engine import engine
@@ -98,7 +98,7 @@ def cost(settings: Settings) -> Section:
 
         def run(method=method) -> Any:
             loop = engine(start[0], as_arrays(method), jnp.asarray(H))
-            loop.begin(*start[1:])
+            loop.begin(State(*start[1:]))
             return loop.run(steps, steps)
 
         calls = {

@@ -83,7 +83,7 @@ def run_and_report(
     if h is None:
         h = system.step
     if h is None:
-        raise ValueError(f"{type(system).__name__} recommends no step size; give --h")
+        raise ValueError(f"{system.label} recommends no step size; give --h")
     failure = None
     warnings.simplefilter("ignore", UserWarning)  # what they say is told below
     try:

@@ -116,7 +116,7 @@ def audit(
         q0, v0 = system.start(start)
     h = system.step if h is None else h
     if h is None:
-        raise ValueError(f"{type(system).__name__} recommends no step size; give h")
+        raise ValueError(f"{system.label} recommends no step size; give h")
     if steps < 10_000:
         raise ValueError(
             f"an audit needs 10,000 steps or more to tell a drift from an oscillation, got {steps}"
@@ -125,12 +125,12 @@ def audit(
     # A first step by each: what a method refuses, and a start off the constraint, come out before anything long.
     for each in methods:
         simulate(system, each, q0, v0, h=h, steps=1, throw=False)
-    tell(f"{type(system).__name__}: structure and exact motion")
+    tell(f"{system.label}: structure and exact motion")
     about = subject(system, q0, v0, float(h), integrals)
     window = 300 * about.h if window is None else float(window)
     found = []
     for each in methods:
-        tell(f"{each.spelling} on {type(system).__name__}: {steps:,} steps")
+        tell(f"{each.spelling} on {system.label}: {steps:,} steps")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MotionWarning)  # the audit says it itself
             found.append(_audit(about, each, steps, window))
@@ -167,7 +167,7 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
         parasitic = parasitic_mode(short) if len(short.t) >= 200 else None
         near = _resonance(about, sol)
     return Audit(
-        system=type(system).__name__,
+        system=system.label,
         method=method.spelling,
         h=h,
         steps=int(sol.steps),

@@ -57,7 +57,7 @@ class CoupledSystem(eqx.Module):
         if isinstance(system, CoupledSystem):
             return system
         check_system(system)
-        name = type(system).__name__
+        name = system.label
         if system.group is not None:
             raise ValueError(
                 f"{name} is not a coupled system in coordinates: it lives on {system.group.name}; "
@@ -196,7 +196,7 @@ class CoupledSystem(eqx.Module):
         """kappa and f, where the passenger's potential is quadratic."""
         if self.kappa is None or self.f is None:
             raise ValueError(
-                f"the passenger potential of {type(self.system).__name__} is not x.K x/2 - f.x with a semidefinite "
+                f"the passenger potential of {self.system.label} is not x.K x/2 - f.x with a semidefinite "
                 "K, so there is no linear reduced system"
             )
         return self.kappa, self.f

@@ -188,7 +188,7 @@ def space_momentum_change(system: System, method: Method, h: float, q: Any, u: A
     """
     if system.group is None:
         raise ValueError(
-            f"the momentum in space is defined on Lie groups; {type(system).__name__} is given in coordinates"
+            f"the momentum in space is defined on Lie groups; {system.label} is given in coordinates"
         )
     change, size = over_rows(_space_momentum)(as_shared(system, method, h), q, u)
     return change / max(float(np.max(size)), np.finfo(float).tiny)

@@ -6,6 +6,7 @@ from dalembert.discrete.constraints import (
     PointConstraint,
     as_constraint,
     check_constraint,
+    constraint_value,
 )
 from dalembert.discrete.gradients import GRADIENTS, average, gonzalez, itoh_abe
 from dalembert.discrete.lagrangians import (
@@ -21,6 +22,8 @@ from dalembert.discrete.lagrangians import (
     d1,
     d2,
     d12,
+    in_spacetime,
+    later,
     legendre_minus,
     legendre_plus,
     slots,
@@ -51,12 +54,15 @@ __all__ = [
     "average_momentum",
     "check_constraint",
     "check_lagrangian",
+    "constraint_value",
     "d1",
     "d2",
     "d12",
     "exterior",
     "gonzalez",
+    "in_spacetime",
     "itoh_abe",
+    "later",
     "legendre_minus",
     "legendre_plus",
     "momentum_map",

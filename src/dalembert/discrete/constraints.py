@@ -8,13 +8,24 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.discrete.lagrangians import DiscreteLagrangian, check_own, check_value, is_fraction
-from dalembert.model import System, annihilator, as_arrays
+from dalembert.discrete.lagrangians import (
+    DiscreteLagrangian,
+    check_own,
+    check_value,
+    in_spacetime,
+    is_fraction,
+    over_step,
+)
+from dalembert.model import Moment, System, annihilator, as_arrays
 from dalembert.numerics import matvec
 
 
 class DiscreteConstraint(eqx.Module):
-    """A function of two configurations that vanishes on the discrete constraint. Subclasses give `value`."""
+    """A function of two configurations that vanishes on the discrete constraint. Subclasses give `value`.
+
+    Where the constraints are affine or depend on time, it is given the system in space and time, as a discrete
+    Lagrangian is.
+    """
 
     @property
     def symmetric(self) -> bool:
@@ -73,12 +84,25 @@ class OwnConstraint(DiscreteConstraint):
         return self.function(system, q0, q0 + h * u, h)
 
 
+def constraint_value(
+    constraint: DiscreteConstraint, system: System, q0: Array, q1: Array, u: Array, h: Array
+) -> Array:
+    """(m,) the discrete constraint over a step; affine ones are linear in space and time."""
+    if system.affine and not isinstance(system, Moment):
+        return in_spacetime(constraint.value, system, jnp.zeros(2, q0.dtype), q0, q1, u, h)
+    return over_step(constraint.value, system, q0, q1, u, h)
+
+
 def check_constraint(constraint: DiscreteConstraint, system: System) -> None:
     """Refuses a discrete constraint that does not return one number a one-form."""
     q = jax.ShapeDtypeStruct((system.dimension,), jnp.asarray(0.0).dtype)
-    m = jax.eval_shape(annihilator, as_arrays(system), q).shape[0]
+    m = jax.eval_shape(lambda q: annihilator(as_arrays(system).at(0.0), q), q).shape[0]
     label = f"the discrete constraint {constraint.spelling}"
-    check_value(label, constraint.value, system, f"shape ({m},), one number a one-form", (m,))
+
+    def value(given, *arguments):
+        return constraint_value(constraint, given, *arguments)
+
+    check_value(label, value, system, f"shape ({m},), one number a one-form", (m,))
 
 
 def as_constraint(given: Any, name: str) -> DiscreteConstraint:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model import System, as_arrays, potential_gradient, shape_of
+from dalembert.model import Moment, SpaceTime, System, as_arrays, potential_gradient, shape_of
 from dalembert.numerics import newton, solve_spd
 
 
@@ -31,7 +31,8 @@ class DiscreteLagrangian(eqx.Module):
     """A function L_d of two configurations. Subclasses give `value`.
 
     `value(system, q0, q1, u, h)` is given the velocity u = (q1 - q0)/h beside q1, because differences of positions
-    lose digits; it must use u where it means the velocity.
+    lose digits; it must use u where it means the velocity. Where the system depends on time, it is given the system
+    with the time as first coordinate (SpaceTime), and velocities that begin with 1.
     """
 
     @property
@@ -54,8 +55,8 @@ class DiscreteLagrangian(eqx.Module):
         raise NotImplementedError(f"{type(self).__name__} does not define value")
 
     def __call__(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
-        """L_d(q0, q1) from the configurations alone."""
-        return self.value(system, q0, q1, (q1 - q0) / h, h)
+        """L_d(q0, q1) from the configurations alone; of a rheonomic system give system.at(t0)."""
+        return over_step(self.value, system, q0, q1, (q1 - q0) / h, h)
 
 
 class AlphaRule(DiscreteLagrangian):
@@ -117,8 +118,12 @@ class Gauss(DiscreteLagrangian):
         nodes, weights, bends, shifts = _legendre(self.stages)
         inner = self.stages - 1
 
+        clock = isinstance(system, SpaceTime)  # time goes on evenly
+
         def action(z, q0, q1, u):
-            z = z.reshape(inner, q0.shape[0])
+            z = z.reshape(inner, q0.shape[0] - clock)
+            if clock:
+                z = jnp.concatenate([jnp.zeros((inner, 1), q0.dtype), z], axis=1)
             total = jnp.zeros((), q0.dtype)
             for i in range(self.stages):
                 v = u + sum((bends[k, i] * z[k] for k in range(inner)), jnp.zeros_like(u))
@@ -134,7 +139,7 @@ class Gauss(DiscreteLagrangian):
         natural = jnp.max(jnp.abs(u)) + jnp.max(jnp.abs(fall)) + resolved + jnp.finfo(q0.dtype).tiny
         z, info = newton(
             lambda z: jax.grad(action)(z, q0, q1, u),
-            jnp.zeros(inner * q0.shape[0], q0.dtype),
+            jnp.zeros(inner * (q0.shape[0] - clock), q0.dtype),
             1 / natural,
             noise=64 * resolved / natural,
         )
@@ -194,14 +199,19 @@ class OwnLagrangian(DiscreteLagrangian):
 
 def check_lagrangian(ld: DiscreteLagrangian, system: System) -> None:
     """Refuses a discrete Lagrangian that does not return one real number."""
-    check_value(f"the discrete Lagrangian {ld.spelling}", ld.value, system, "a number (shape ())", ())
+
+    def value(*given):
+        return over_step(ld.value, *given)
+
+    check_value(f"the discrete Lagrangian {ld.spelling}", value, system, "a number (shape ())", ())
 
 
 def check_value(label: str, value: Callable, system: System, wanted: str, expected: tuple[int, ...]) -> None:
     """Refuses a function of (system, q0, q1, u, h) that does not return what is wanted."""
     number = jnp.asarray(0.0).dtype
     h, q = (jax.ShapeDtypeStruct(shape, number) for shape in ((), (system.dimension,)))
-    shape = shape_of(label, lambda *given: value(as_arrays(system), *given), q, q, q, h, wanted=wanted)
+    here = as_arrays(system).at(jnp.zeros(()))
+    shape = shape_of(label, lambda *given: value(here, *given), q, q, q, h, wanted=wanted)
     if shape != expected:
         raise ValueError(f"{label} must return {wanted}, got shape {shape}")
 
@@ -218,11 +228,38 @@ def as_lagrangian(given: Any, name: str) -> DiscreteLagrangian:
     )
 
 
+def later(system: System, h: Array) -> System:
+    """The system a time h later; itself, where nothing depends on time."""
+    return system.system.at(system.t + h) if isinstance(system, Moment) else system
+
+
+def over_step(value: Callable, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+    """A function of (system, q0, q1, u, h); of a system that depends on time with the times of both ends.
+
+    Such a system is given as it is at the beginning, `system.at(t0)`.
+    """
+    if not isinstance(system, Moment):
+        return value(system, q0, q1, u, h)
+    return in_spacetime(value, system.system, jnp.stack([system.t, system.t + h]), q0, q1, u, h)
+
+
+def in_spacetime(
+    value: Callable, system: System, t: Array, q0: Array, q1: Array, u: Array, h: Array
+) -> Array:
+    """The function with the two times `t` as first coordinates."""
+    ends = (jnp.concatenate([t[i : i + 1], q]) for i, q in enumerate((q0, q1)))
+    return value(SpaceTime(system), *ends, jnp.concatenate([jnp.ones(1, u.dtype), u]), h)
+
+
 def slots(
     ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, u: Array, h: Array
 ) -> tuple[Array, Array]:
     """D1 L_d and D2 L_d, where u = (q1 - q0)/h is known better than by the difference."""
-    first, second, velocity = jax.grad(ld.value, argnums=(1, 2, 3))(system, q0, q1, u, h)
+
+    def value(q0, q1, u):
+        return over_step(ld.value, system, q0, q1, u, h)
+
+    first, second, velocity = jax.grad(value, argnums=(0, 1, 2))(q0, q1, u)
     return first - velocity / h, second + velocity / h
 
 

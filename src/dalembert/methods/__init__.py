@@ -11,6 +11,7 @@ from dalembert.methods.lie_gni import LieGNI
 from dalembert.methods.reference import Reference
 from dalembert.methods.reflecting import Reflecting, parasitic_amplitude
 from dalembert.methods.spelling import METHODS, method_from_text
+from dalembert.methods.status import Status
 from dalembert.methods.variational import VariationalDLA
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Reflecting",
     "Report",
     "State",
+    "Status",
     "VariationalDLA",
     "method_from_text",
     "parasitic_amplitude",

@@ -16,6 +16,28 @@ class State(NamedTuple):
 
     q: Array
     v: Array
+    t = None  # a state without time; see TimedState
+
+    @staticmethod
+    def of(q: Any, v: Any, t: Any = None) -> "State | TimedState":
+        """The state at (q, v), with the time where there is one."""
+        return State(q, v) if t is None else TimedState(q, v, t)
+
+    def moved(self, q: Array, v: Array, h: Array) -> "State":
+        """The state a step of size h later."""
+        return State(q, v)
+
+
+class TimedState(NamedTuple):
+    """Configuration, velocity and time, where the system depends on it or steps differ in size."""
+
+    q: Array
+    v: Array
+    t: Array
+
+    def moved(self, q: Array, v: Array, h: Array) -> "TimedState":
+        """The state a step of size h later."""
+        return TimedState(q, v, self.t + h)
 
 
 class Report(NamedTuple):
@@ -24,6 +46,8 @@ class Report(NamedTuple):
     residual: Array
     iterations: Array
     converged: Array
+    trouble: Array | None = None
+    """The code of the Status of a step that failed in a way of its own."""
 
     @classmethod
     def explicit(cls) -> "Report":
@@ -67,6 +91,12 @@ class Method(eqx.Module):
     """Whether a step is a flight of a discrete Lagrangian, given by `flight`."""
     takes_forces: ClassVar[bool] = False
     """Whether the method takes non-conservative forces."""
+    takes_affine: ClassVar[bool] = False
+    """Whether the method takes affine constraints A(q) v = b(q)."""
+    takes_time: ClassVar[bool] = False
+    """Whether the method takes systems that depend on time; it then reads them with `system.at(state.t)`."""
+    variable_step: ClassVar[bool] = False
+    """Whether steps differ in size: h is that of the first, and the state's time says where each ends."""
 
     def init(self, system: System, state: State, h: Array) -> Any:
         """The memory at the start."""
@@ -83,6 +113,14 @@ class Method(eqx.Module):
     def output(self, system: System, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
         """The method's own velocity, and its multipliers; None stands for those of the exact motion there."""
         return state.v, None
+
+    def told(self, system: System, state: State, memory: Any) -> dict[str, Array]:
+        """Numbers about the step that ended here, by name, kept in every row as `sol.told`."""
+        return {}
+
+    def hint(self, trajectory: Any) -> str | None:
+        """What to say of a run that failed in a way of the method's own, and what to try."""
+        return None
 
     def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, Any]:
         """State and memory in the middle of a run, at q with the method's own velocity u."""
@@ -122,17 +160,17 @@ class Method(eqx.Module):
         if not self.general_lagrangian and not is_mechanical(survey):
             raise ValueError(
                 f"{name} needs a Lagrangian that is kinetic energy, quadratic in v, minus a potential; that of "
-                f"{type(system).__name__} is not. Use Reference()"
+                f"{system.label} is not. Use Reference()"
             )
         if self.constant_metric and not is_constant_metric(survey):
             raise ValueError(
-                f"{name} is defined for a constant mass matrix, but the mass matrix of {type(system).__name__} "
+                f"{name} is defined for a constant mass matrix, but the mass matrix of {system.label} "
                 "depends on q. Use FrameGradient() or Reference(), or coordinates in which it is constant"
             )
 
     def check_description(self, system: System) -> None:
         """The part of `check` that needs no values, and so holds inside other JAX code too."""
-        name, kind = type(self).__name__, type(system).__name__
+        name, kind = type(self).__name__, system.label
         if self.on_groups is False and system.group is not None:
             raise ValueError(
                 f"{name} works in coordinates, but {kind} lives on the group {system.group.name}. Use LieGNI() or "
@@ -142,6 +180,16 @@ class Method(eqx.Module):
             raise ValueError(
                 f"{name} is defined on Lie groups, but {kind} is given in coordinates. Use GNI(), or write the "
                 "system as a GroupSystem"
+            )
+        if not self.takes_time and system.timed:
+            raise ValueError(
+                f"{name} is defined for systems that do not depend on time, but {kind} does. Use FrameGradient(), "
+                "VariationalDLA(), GNI(), EDLA() or Reference()"
+            )
+        if not self.takes_affine and system.affine:
+            raise ValueError(
+                f"{name} is defined for constraints A(q) v = 0, but those of {kind} are affine, A(q) v = b(q). Use "
+                "FrameGradient(), VariationalDLA(), GNI(), EDLA() or Reference()"
             )
         if not self.takes_forces and system.gives("forces"):
             raise ValueError(

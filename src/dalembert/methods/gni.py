@@ -10,6 +10,7 @@ from dalembert.discrete import (
     Midpoint,
     as_lagrangian,
     check_lagrangian,
+    later,
     legendre_minus,
     slots,
 )
@@ -31,6 +32,7 @@ class GNI(Reflecting):
     Equations: [ferraro2008] (4)-(6): p^+ = D2 L_d(q0, q1), p^- = p^+ - 2 Q(q1)^T p^+, -D1 L_d(q1, q2) = p^-. Without
     constraints the discrete Euler-Lagrange equations. The unknown is u = (q2 - q1)/h; where the equations are linear
     in it (a constant mass matrix without potential, or with the trapezoidal rule) they are solved without iterating.
+    Affine constraints A v = b hold for the average momentum too: p^- is p^+ reflected at the allowed velocities.
     Memory: u = M^-1 p^-, see Reflecting.
     Erratum: L_d is scaled as an action; the projectors must be those of the kinetic metric.
     """
@@ -38,6 +40,8 @@ class GNI(Reflecting):
     discrete_lagrangian: DiscreteLagrangian = eqx.field(
         default=Midpoint(), converter=lambda x: as_lagrangian(x, "GNI")
     )
+    takes_affine = True
+    takes_time = True
 
     def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         mass = system.metric(q)
@@ -53,7 +57,7 @@ class GNI(Reflecting):
             w, report = solve_velocity(equations, u, State(q, u), h, jnp.zeros_like(u))
         q1 = q + h * w
         arriving = slots(self.discrete_lagrangian, system, q, q1, w, h)[1]
-        return q1, solve_spd(system.metric(q1), arriving), report
+        return q1, solve_spd(later(system, h).metric(q1), arriving), report
 
     def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
         return solve_spd(system.metric(q0), legendre_minus(self.discrete_lagrangian, system, q0, q1, h))
@@ -64,12 +68,12 @@ class GNI(Reflecting):
 
     def claims(self, system: System) -> Claims:
         ld = self.discrete_lagrangian
-        free = not system.constrained
+        free, natural = not system.constrained, not (system.timed or system.affine)
         order = ld.order if free else 2 if ld.symmetric else 1
         return Claims(
             order,
-            energy=self.restart_every is None and constant(system, "metric", "potential"),
-            reversible=ld.symmetric and self.restart_every is None,
+            energy=self.restart_every is None and natural and constant(system, "metric", "potential"),
+            reversible=ld.symmetric and self.restart_every is None and natural,
             on_constraint=free,
             fibred=True,
         )

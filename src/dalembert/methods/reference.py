@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.methods.base import Claims, Method, Report, State
-from dalembert.model import System, acceleration, project, rate
+from dalembert.model import System, acceleration, nearest_velocity, rate
 
 
 class Reference(Method):
@@ -24,6 +24,8 @@ class Reference(Method):
     constant_metric = False
     general_lagrangian = True
     takes_forces = True
+    takes_affine = True
+    takes_time = True
     native = False
     on_groups = None
 
@@ -45,8 +47,11 @@ class Reference(Method):
     def step(self, system: System, state: State, memory: Array, h: Array):
         import diffrax  # 0.6 s to import, and nothing else needs it
 
+        began = jnp.zeros((), state.q.dtype) if state.t is None else state.t
+
         def field(t: Any, y: State, args: Any) -> State:
-            return State(rate(system, y.q, y.v), acceleration(system, y.q, y.v)[0])
+            here = system.at(began + t)
+            return State(rate(here, y.q, y.v), acceleration(here, y.q, y.v)[0])
 
         solution = diffrax.diffeqsolve(
             diffrax.ODETerm(field),
@@ -54,7 +59,7 @@ class Reference(Method):
             t0=0.0,
             t1=h,
             dt0=memory,
-            y0=state,
+            y0=State(state.q, state.v),
             stepsize_controller=diffrax.PIDController(rtol=self.rtol, atol=self.atol),
             max_steps=4096,
             throw=False,
@@ -66,7 +71,8 @@ class Reference(Method):
         ok = solution.result == diffrax.RESULTS.successful
         if system.group is not None:
             q1 = system.group.restore(q1)
-        state = State(q1, project(system, q1, v1))
+        new = state.moved(q1, v1, h)
+        state = new._replace(v=nearest_velocity(system.at(new.t), q1, v1))
         inner = h / jnp.maximum(solution.stats["num_accepted_steps"], 1)
         report = Report(jnp.zeros(()), steps.astype(jnp.int32), ok)
         return state, jnp.asarray(inner, memory.dtype), report

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.methods.base import Method, State
-from dalembert.model import System, acceleration, multipliers, project, rate, reaction
+from dalembert.model import System, acceleration, multipliers, nearest_velocity, project, rate, reaction
 from dalembert.numerics import compiled, extrapolated_step, matvec
 
 STARTS = ("half-kick", "momentum", "exact")
@@ -65,40 +65,44 @@ class Reflecting(Method):
 
     def reflect(self, system: System, q: Array, plus: Array) -> tuple[Array, Array]:
         """P u and (P - Q) u for u = M^-1 p^+."""
-        v = project(system, q, plus)
+        v = nearest_velocity(system, q, plus)
         return v, 2 * v - plus
 
     def init(self, system: System, state: State, h: Array) -> ReflectingMemory:
-        q, v = state
-        u = v
+        q, v, t = state.q, state.v, state.t
+        u, here = v, system.at(t)
         if self.start == "half-kick":
-            u = half_kick(system, q, v, h)
+            u = half_kick(here, q, v, h)
         elif self.start == "exact":
-            n = q.shape[0]
+            n, clock = q.shape[0], jnp.zeros((), q.dtype) if t is None else t
 
             def field(z):
-                q, v = z[:n], z[n:]
-                return jnp.concatenate([rate(system, q, v), acceleration(system, q, v)[0]])
+                q, v, now = z[:n], z[n:-1], system.at(z[-1])
+                return jnp.concatenate([rate(now, q, v), acceleration(now, q, v)[0], jnp.ones(1, q.dtype)])
 
-            u = self.departure(system, q, extrapolated_step(field, jnp.concatenate([q, v]), h)[:n], h)
+            z = jnp.concatenate([q, v, clock[None]])
+            u = self.departure(here, q, extrapolated_step(field, z, h)[:n], h)
         return ReflectingMemory(u, jnp.zeros((), jnp.int32))
 
     def step(self, system: System, state: State, memory: ReflectingMemory, h: Array):
-        q1, plus, report = self.flight(system, state.q, memory.u, h)
-        v1, u1 = self.reflect(system, q1, plus)
+        q1, plus, report = self.flight(system.at(state.t), state.q, memory.u, h)
+        new = state.moved(q1, state.v, h)
+        here = system.at(new.t)
+        v1, u1 = self.reflect(here, q1, plus)
         count = memory.count
         if self.restart_every is not None:
             count = count + 1
             due = count == self.restart_every
-            u1 = lax.cond(due, lambda: half_kick(system, q1, v1, h), lambda: u1)
+            u1 = lax.cond(due, lambda: half_kick(here, q1, v1, h), lambda: u1)
             count = jnp.where(due, 0, count).astype(jnp.int32)
-        return State(q1, v1), ReflectingMemory(u1, count), report
+        return new._replace(v=v1), ReflectingMemory(u1, count), report
 
     def output(self, system: System, state: State, memory: ReflectingMemory, h: Array) -> tuple[Array, Array]:
-        return memory.u, multipliers(system, state.q, (memory.u - state.v) * (2 / h))
+        here = system.at(state.t)
+        return memory.u, multipliers(here, state.q, (memory.u - state.v) * (2 / h))
 
     def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, ReflectingMemory]:
-        return State(q, project(system, q, u)), ReflectingMemory(u, jnp.zeros((), jnp.int32))
+        return State(q, nearest_velocity(system, q, u)), ReflectingMemory(u, jnp.zeros((), jnp.int32))
 
     def reverse(self, system: System, q: Array, u: Array) -> Array:
         return u - 2 * project(system, q, u)  # swaps p^- and -p^+
@@ -147,8 +151,8 @@ def _alternating(system: System, q: Array, v: Array, u: Array, h: Array) -> Arra
 
 
 @compiled
-def _amplitudes(system: System, q: Array, v: Array, u: Array, h: Array) -> Array:
-    return jax.vmap(lambda q, v, u: _alternating(system, q, v, u, h))(q, v, u)
+def _amplitudes(system: System, t: Array, q: Array, v: Array, u: Array, h: Array) -> Array:
+    return jax.vmap(lambda t, q, v, u: _alternating(system.at(t), q, v, u, h))(t, q, v, u)
 
 
 def parasitic_amplitude(trajectory: Any, rows: Any = slice(None)) -> np.ndarray:
@@ -164,5 +168,5 @@ def parasitic_amplitude(trajectory: Any, rows: Any = slice(None)) -> np.ndarray:
         )
     if np.ndim(trajectory.q) != 2:
         raise ValueError("the parasitic amplitude is that of one run; take sol.member(i) of an ensemble")
-    parts = (np.asarray(x)[rows] for x in (trajectory.q, trajectory.v, trajectory.v_full))
+    parts = (np.asarray(x)[rows] for x in (trajectory.t, trajectory.q, trajectory.v, trajectory.v_full))
     return np.asarray(_amplitudes(trajectory.system, *parts, np.asarray(trajectory.h, float)))

@@ -15,12 +15,14 @@ from dalembert.discrete import (
     as_lagrangian,
     check_constraint,
     check_lagrangian,
+    constraint_value,
+    later,
     slots,
 )
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
 from dalembert.methods.reflecting import half_kick
-from dalembert.model import System, acceleration, annihilator, project
-from dalembert.numerics import matmul, matvec, solve_spd
+from dalembert.model import System, acceleration, annihilator, multipliers, nearest_velocity
+from dalembert.numerics import matvec, solve_spd
 
 
 class VariationalMemory(NamedTuple):
@@ -48,19 +50,21 @@ class VariationalDLA(Method):
     )
     constant_metric = False
     variational = True
+    takes_affine = True
+    takes_time = True
 
     def init(self, system: System, state: State, h: Array) -> VariationalMemory:
-        q, v = state
-        return VariationalMemory(2 * v - half_kick(system, q, v, h), acceleration(system, q, v)[1])
+        q, v, here = state.q, state.v, system.at(state.t)
+        return VariationalMemory(2 * v - half_kick(here, q, v, h), acceleration(here, q, v)[1])
 
     def step(self, system: System, state: State, memory: VariationalMemory, h: Array):
-        q0, a = state.q, annihilator(system, state.q)
-        q1, plus, report, departing = self._solve(system, state.q, state.v, h)
+        q0, here = state.q, system.at(state.t)
+        q1, plus, report, departing = self._solve(here, q0, state.v, h)
         # What the constraint did at q0.
-        caused = solve_spd(system.metric(q0), departing) - memory.plus
-        z = solve_spd(system.metric(q0), a.T)
-        lam = solve_spd(matmul(a, z), matvec(a, caused)) / h
-        return State(q1, project(system, q1, plus)), VariationalMemory(plus, lam), report
+        lam = multipliers(here, q0, solve_spd(here.metric(q0), departing) - memory.plus) / h
+        new = state.moved(q1, plus, h)
+        v1 = nearest_velocity(system.at(new.t), q1, plus)
+        return new._replace(v=v1), VariationalMemory(plus, lam), report
 
     def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         return self._solve(system, q, u, h)[:3]
@@ -80,7 +84,7 @@ class VariationalDLA(Method):
             return jnp.concatenate(
                 [
                     solve_spd(mass, departing - p0) - matvec(z, kick),
-                    self.discrete_constraint.value(system, q0, q1, u, h),
+                    constraint_value(self.discrete_constraint, system, q0, q1, u, h),
                 ]
             )
 
@@ -89,7 +93,7 @@ class VariationalDLA(Method):
         u = x[:n]
         q1 = q0 + h * u
         before, arriving = slots(self.discrete_lagrangian, system, q0, q1, u, h)
-        return q1, solve_spd(system.metric(q1), arriving), report, -before
+        return q1, solve_spd(later(system, h).metric(q1), arriving), report, -before
 
     def output(
         self, system: System, state: State, memory: VariationalMemory, h: Array
@@ -110,7 +114,8 @@ class VariationalDLA(Method):
         free = not system.constrained
         symmetric = ld.symmetric and (free or constraint.symmetric)
         order = ld.order if free else 2 if symmetric else 1
-        return Claims(order, energy=False, reversible=symmetric, on_constraint=True, fibred=True)
+        natural = not (system.timed or system.affine)
+        return Claims(order, energy=False, reversible=symmetric and natural, on_constraint=True, fibred=True)
 
     @property
     def spelling(self) -> str:

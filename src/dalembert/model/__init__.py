@@ -1,16 +1,23 @@
 """What a mechanical system is: coordinates, a Lagrangian, constraints; and the geometry these define."""
 
 from dalembert.model import groups
-from dalembert.model.checks import check_start, check_system, shape_of, violates
+from dalembert.model.build import system
+from dalembert.model.checks import check_start, violates
+from dalembert.model.description import check_system, shape_of
 from dalembert.model.geometry import (
     acceleration,
+    along,
     annihilator,
     difference,
     displaced,
+    drift_at,
     frame_at,
+    moving_energy,
     multipliers,
     nearest_frame,
+    nearest_velocity,
     oblique_projection,
+    offsets_at,
     orthonormal_frame,
     potential_gradient,
     project,
@@ -20,30 +27,40 @@ from dalembert.model.geometry import (
 )
 from dalembert.model.group_system import Chart, GroupSystem
 from dalembert.model.groups import Group
+from dalembert.model.rheonomic import Moment, RheonomicSystem
+from dalembert.model.spacetime import SpaceTime
 from dalembert.model.survey import TOLERANCE, Survey, is_constant_metric, is_mechanical, survey
-from dalembert.model.system import System, as_arrays, system
+from dalembert.model.system import System, as_arrays
 
 __all__ = [
     "TOLERANCE",
     "Chart",
     "Group",
     "GroupSystem",
+    "Moment",
+    "RheonomicSystem",
+    "SpaceTime",
     "Survey",
     "System",
     "acceleration",
+    "along",
     "annihilator",
     "as_arrays",
     "check_start",
     "check_system",
     "difference",
     "displaced",
+    "drift_at",
     "frame_at",
     "groups",
     "is_constant_metric",
     "is_mechanical",
+    "moving_energy",
     "multipliers",
     "nearest_frame",
+    "nearest_velocity",
     "oblique_projection",
+    "offsets_at",
     "orthonormal_frame",
     "potential_gradient",
     "project",

@@ -5,10 +5,14 @@ one-forms or which spanning vectors the user wrote. Where a frame is given it is
 stays regular where one-forms may lose rank.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from dalembert.model.rheonomic import Moment
 from dalembert.model.system import System
 from dalembert.numerics import inverse_square_root, matmul, matvec, null_space, solve, solve_spd
 
@@ -32,6 +36,14 @@ def rate(system: System, q: Array, v: Array) -> Array:
     return v if system.group is None else system.group.velocity(q, v)
 
 
+def along(system: System, function: Callable[[System, Array], Any], q: Array, v: Array) -> Any:
+    """d/dt of function(system, q) along the motion, of what depends on time too."""
+    if isinstance(system, Moment):
+        of = system.system
+        return jax.jvp(lambda t, x: function(of.at(t), x), (system.t, q), (jnp.ones_like(system.t), v))[1]
+    return jax.jvp(lambda x: function(system, x), (q,), (rate(system, q, v),))[1]
+
+
 def potential_gradient(system: System, q: Array) -> Array:
     """grad V(q), a covector for velocities."""
     if system.group is None:
@@ -52,6 +64,42 @@ def frame_at(system: System, q: Array) -> Array:
     if not system.gives("frame") and system.gives("constraints"):
         return null_space(system.constraints(q))
     return system.frame(q)
+
+
+def offsets_at(system: System, q: Array) -> Array:
+    """b(q) of affine constraints A v = b, for the rows of the annihilator; zero where they are linear."""
+    if system.gives("offsets"):
+        return system.offsets(q)
+    a = annihilator(system, q)
+    return matvec(a, system.drift(q)) if system.gives("drift") else jnp.zeros(a.shape[0], q.dtype)
+
+
+def drift_at(system: System, q: Array) -> Array:
+    """Z(q), a velocity that satisfies affine constraints: the given one, else the shortest in the kinetic metric."""
+    if system.gives("drift") or not system.gives("offsets"):
+        return system.drift(q)
+    a = system.constraints(q)
+    z = solve_spd(system.metric(q), a.T)
+    return matvec(z, solve_spd(matmul(a, z), system.offsets(q)))
+
+
+def nearest_velocity(system: System, q: Array, x: Array) -> Array:
+    """The velocity nearest to x, in the kinetic metric, that satisfies the constraint: P x, or Z + P (x - Z)."""
+    if not system.affine:
+        return project(system, q, x)
+    drift = drift_at(system, q)
+    return drift + project(system, q, x - drift)
+
+
+def moving_energy(system: System, q: Array, v: Array) -> Array:
+    """v . dL/dv - L less dL/dv . Z for the drift Z of affine constraints: kept where Z moves along a symmetry.
+
+    Equations: [fasso2016]. For linear constraints the energy.
+    """
+    if not system.affine:
+        return total_energy(system, q, v)
+    momentum = jax.grad(system.lagrangian, argnums=1)(q, v)
+    return total_energy(system, q, v) - jnp.sum(momentum * drift_at(system, q))
 
 
 def total_energy(system: System, q: Array, v: Array) -> Array:
@@ -130,8 +178,7 @@ def free_acceleration(system: System, q: Array, v: Array) -> Array:
         mass = system.metric(q)
         force = matvec(system.group.bracket(v).T, matvec(mass, v)) + system.forces(q, v)
         return solve_spd(mass, force - potential_gradient(system, q))
-    momentum = jax.grad(system.lagrangian, argnums=1)
-    _, transport = jax.jvp(lambda x: momentum(x, v), (q,), (v,))
+    transport = along(system, lambda s, x: jax.grad(s.lagrangian, argnums=1)(x, v), q, v)
     force = jax.grad(system.lagrangian)(q, v) - transport + system.forces(q, v)
     return solve_spd(_mass(system, q, v), force)
 
@@ -139,21 +186,31 @@ def free_acceleration(system: System, q: Array, v: Array) -> Array:
 def acceleration(system: System, q: Array, v: Array) -> tuple[Array, Array]:
     """The acceleration of the constrained motion and its multipliers.
 
-    From d/dt dL/dv - dL/dq = A^T lam + forces with d/dt (A v) = 0, or the same in a frame.
+    From d/dt dL/dv - dL/dq = A^T lam + forces with d/dt (A v - b) = 0, or the same in a frame.
     """
     free = free_acceleration(system, q, v)
     mass = _mass(system, q, v)
     if system.gives("frame"):
         b, weights = system.frame(q), matmul(system.frame(q).T, mass)
         gram = matmul(weights, b)
-        w = solve_spd(gram, matvec(weights, v))
-        _, turning = jax.jvp(lambda x: matvec(system.frame(x), w), (q,), (rate(system, q, v),))
+        w = solve_spd(gram, matvec(weights, v - drift_at(system, q) if system.affine else v))
+
+        def moved(s, x):
+            return matvec(s.frame(x), w) + drift_at(s, x) if system.affine else matvec(s.frame(x), w)
+
+        turning = along(system, moved, q, v)
         total = turning + matvec(b, solve_spd(gram, matvec(weights, free - turning)))
         a = annihilator(system, q)
         lam = solve_spd(matmul(a, solve_spd(mass, a.T)), matvec(a, total - free))
         return total, lam
     a = system.constraints(q)
-    _, turning = jax.jvp(lambda x: matvec(system.constraints(x), v), (q,), (rate(system, q, v),))
+
+    def violation(s, x):
+        return (
+            matvec(s.constraints(x), v) - offsets_at(s, x) if system.affine else matvec(s.constraints(x), v)
+        )
+
+    turning = along(system, violation, q, v)
     z = solve_spd(mass, a.T)
     lam = solve_spd(matmul(a, z), -turning - matvec(a, free))
     return free + matvec(z, lam), lam

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model.geometry import annihilator, displaced
+from dalembert.model.geometry import annihilator, displaced, offsets_at
 from dalembert.model.system import System
 from dalembert.numerics import compiled
 
-FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "forces")
+FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "offsets", "drift", "forces")
 
 # Relative size of rounding allowed in identities that should hold exactly (A B = 0, A v = 0, symmetry):
 # user formulas lose a few digits, states typed with ten digits should pass, real mistakes are far above.
@@ -28,6 +28,8 @@ class Survey(NamedTuple):
     potential: Any
     forces: Any
     annihilator: Any
+    offsets: Any
+    """b of affine constraints A v = b; zero where they are linear."""
     given: dict[str, Any]
     turned: dict[str, dict[str, Any]]
     """What the given functions return after a full turn of each angle."""
@@ -35,7 +37,7 @@ class Survey(NamedTuple):
     """grad V at the start."""
     masses_around: Any
     products_around: Any
-    """A B where both are given."""
+    """A B where both are given, and A Z - b."""
     lagrangian_samples: Any
     """Kinetic energy, potential and Lagrangian at random states."""
     defect: Any
@@ -53,11 +55,19 @@ def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array)
         arguments = {"lagrangian": (q, v), "forces": (q, v)}
         return {f: getattr(system, f)(*arguments.get(f, (q,))) for f in FUNCTIONS if system.gives(f)}
 
-    def product(q):
-        if not (system.gives("constraints") and system.gives("frame")):
-            return jnp.zeros(())
-        a, b = system.constraints(q), system.frame(q)
-        return jnp.max(jnp.abs(a @ b)) / (jnp.max(jnp.abs(a)) * jnp.max(jnp.abs(b)))
+    def ratio(x, *sizes):
+        bound = jnp.prod(jnp.stack([jnp.max(jnp.abs(size), initial=0.0) for size in sizes]))
+        return jnp.max(jnp.abs(x), initial=0.0) / jnp.maximum(bound, np.finfo(float).tiny)
+
+    def products(q):
+        found = jnp.zeros(2)
+        if system.gives("constraints") and system.gives("frame"):
+            a, b = system.constraints(q), system.frame(q)
+            found = found.at[0].set(ratio(a @ b, a, b))
+        if system.gives("offsets") and system.gives("drift"):
+            a, z = system.constraints(q), system.drift(q)
+            found = found.at[1].set(ratio(a @ z - system.offsets(q), a, z))
+        return found
 
     def sample(q, x):
         return jnp.stack(
@@ -67,8 +77,9 @@ def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array)
     def off(section):
         along = system.generators(q) @ section(q)
         forms = annihilator(system, q)
-        size = jnp.max(jnp.abs(forms), initial=0.0) * jnp.max(jnp.abs(along))
-        return jnp.max(jnp.abs(forms @ along), initial=0.0) / jnp.maximum(size, np.finfo(float).tiny)
+        if len(along) > forms.shape[1]:  # symmetries that change the time
+            forms = jnp.concatenate([-offsets_at(system, q)[:, None], forms], axis=1)
+        return ratio(forms @ along, forms, along)
 
     turns = [[2 * np.pi * (c == name) for name in system.coordinates] for c in system.angles]
     values = jax.vmap(given)(q + np.array([[0.0] * system.dimension, *turns]))
@@ -78,11 +89,12 @@ def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array)
         system.potential(q),
         system.forces(q, v),
         annihilator(system, q),
+        offsets_at(system, q),
         here,
         dict(zip(system.angles, turned, strict=True)),
         jax.grad(system.potential)(q),
         jax.vmap(system.metric)(around),
-        jax.vmap(product)(around),
+        jax.vmap(products)(around),
         jax.vmap(sample)(around[: len(velocities)], velocities),
         jnp.zeros(()) if system.group is None else system.group.defect(q),
         {name: off(section) for name, section in system.sections().items()},

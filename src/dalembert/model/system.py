@@ -1,7 +1,6 @@
-"""Systems as values: a class to subclass, and the same from plain functions."""
+"""Systems as values: a class to subclass."""
 
 from collections.abc import Callable, Mapping
-from types import new_class
 from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
@@ -29,6 +28,8 @@ class System(eqx.Module):
     `eqx.field(static=True)`). Give `coordinates` and either `lagrangian(q, v)` or `metric(q)` and
     `potential(q)`; then `constraints(q)`, whose rows are one-forms with A(q) v = 0, or `frame(q)`, whose
     columns span the allowed velocities, or both. `forces(q, v)` adds non-conservative forces (a covector).
+    Affine constraints A(q) v = b(q) are given by `offsets(q)`, which is b, or by `drift(q)`, one velocity that
+    satisfies them; where the functions depend on time, see RheonomicSystem.
     """
 
     coordinates: ClassVar[tuple[str, ...]] = ()
@@ -42,6 +43,8 @@ class System(eqx.Module):
     """The Lie group that configurations are elements of, for a GroupSystem; velocities are then the body's."""
     step: ClassVar[float | None] = None
     """A step size to start with, which the command line uses."""
+    timed: ClassVar[bool] = False
+    """Whether the functions depend on time: those of a RheonomicSystem do."""
 
     def lagrangian(self, q: Array, v: Array) -> Array:
         """Kinetic minus potential energy."""
@@ -68,6 +71,14 @@ class System(eqx.Module):
     def frame(self, q: Array) -> Array:
         """The matrix B(q) whose columns span the allowed velocities."""
         return jnp.eye(self.velocity_dimension, dtype=q.dtype)
+
+    def offsets(self, q: Array) -> Array:
+        """b(q) of affine constraints A(q) v = b(q), one number a one-form; zero by default."""
+        return jnp.zeros(self.constraints(q).shape[0], q.dtype)
+
+    def drift(self, q: Array) -> Array:
+        """A velocity Z(q) that satisfies affine constraints: the allowed velocities are Z(q) + D."""
+        return jnp.zeros(self.velocity_dimension, q.dtype)
 
     def forces(self, q: Array, v: Array) -> Array:
         """Non-conservative forces, a covector; none by default."""
@@ -114,6 +125,20 @@ class System(eqx.Module):
         return self.gives("constraints") or self.gives("frame")
 
     @property
+    def affine(self) -> bool:
+        """Whether the constraints are affine, A(q) v = b(q), and not linear."""
+        return self.gives("offsets") or self.gives("drift")
+
+    def at(self, t: Any) -> "System":
+        """The system as it is at time t, with functions of q and v alone: itself, where nothing depends on time."""
+        return self
+
+    @property
+    def label(self) -> str:
+        """The name for messages."""
+        return type(self).__name__
+
+    @property
     def dimension(self) -> int:
         """The number of coordinates."""
         return len(self.coordinates)
@@ -127,62 +152,6 @@ class System(eqx.Module):
     def velocity_dimension(self) -> int:
         """The number of components of a velocity."""
         return len(self.velocity_names)
-
-
-def system(
-    *,
-    coordinates: tuple[str, ...] | list[str],
-    lagrangian: Callable | None = None,
-    metric: Callable | None = None,
-    potential: Callable | None = None,
-    constraints: Callable | None = None,
-    frame: Callable | None = None,
-    forces: Callable | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    units: tuple[str, ...] = (),
-    angles: tuple[str, ...] = (),
-    name: str = "System",
-) -> System:
-    """A system from plain functions of q (and v).
-
-    With `parameters` (a mapping of numbers or arrays) each function gets that mapping as one more, last
-    argument: `lagrangian(q, v, p)`. Such parameters can change, be differentiated and be batched without
-    compiling anew; numbers captured in a closure cannot.
-    """
-    given = {
-        "lagrangian": lagrangian,
-        "metric": metric,
-        "potential": potential,
-        "constraints": constraints,
-        "frame": frame,
-        "forces": forces,
-    }
-    if not isinstance(coordinates, tuple | list):
-        raise ValueError(f"coordinates must be a tuple of names such as ('x', 'theta'), got {coordinates!r}")
-    if parameters is not None and not isinstance(parameters, Mapping):
-        raise ValueError(f"parameters must map names to numbers, such as {{'mass': 1.0}}, got {parameters!r}")
-    for key, function in given.items():
-        if function is not None and not callable(function):
-            raise ValueError(f"{key} must be a function, got {type(function).__name__}")
-    body: dict[str, Any] = {
-        "coordinates": tuple(coordinates),
-        "units": tuple(units) if isinstance(units, list) else units,
-        "angles": tuple(angles) if isinstance(angles, list) else angles,
-        "__doc__": f"{name}, made by dalembert.system.",
-        "__module__": __name__,
-    }
-
-    def method(function: Callable) -> Callable:
-        if parameters is None:
-            return lambda self, *arguments: function(*arguments)
-        return lambda self, *arguments: function(*arguments, self.parameters)
-
-    body |= {key: method(function) for key, function in given.items() if function is not None}
-    if parameters is None:
-        return new_class(name, (System,), exec_body=lambda space: space.update(body))()
-    body["__annotations__"] = {"parameters": dict}
-    made = new_class(name, (System,), exec_body=lambda space: space.update(body))
-    return made(dict(parameters))
 
 
 def as_arrays(tree: T) -> T:

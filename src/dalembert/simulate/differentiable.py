@@ -16,7 +16,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from dalembert.kernels import Loop
-from dalembert.methods import Method
+from dalembert.methods import Method, State
 from dalembert.model import System
 from dalembert.simulate.engine import loop_of
 from dalembert.simulate.loop import Rows, scan
@@ -25,8 +25,8 @@ from dalembert.simulate.march import Run, forward, pull, push, stages_of
 
 def _plain(run: Run, x: Any) -> Any:
     """The same results by the plain loop, which JAX differentiates any number of times."""
-    (system, method, h), (q0, v0) = _read(run.loop, x)
-    carry, rows = scan(system, method, q0, v0, h, run.steps, run.every)
+    (system, method, h), start = _read(run.loop, x)
+    carry, rows = scan(system, method, start, h, run.steps, run.every)
     flat = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(rows)]
     end = [carry.code, carry.residual, carry.step]
     return jnp.concatenate(
@@ -130,10 +130,12 @@ ad.primitive_transposes[_pull_p] = lambda ct, x, w, *, run: (
 )  # fmt: skip
 
 
-def differentiable_run(system: System, method: Method, q0, v0, h, steps: int, every: int) -> tuple[Any, Rows]:
+def differentiable_run(
+    system: System, method: Method, start: State, h: Any, steps: int, every: int
+) -> tuple[Any, Rows]:
     """How the run ended (code, residual, steps) and its rows, differentiable in everything."""
     loop = loop_of(system, method)
-    leaves = jax.tree.leaves(((system, method, h), (q0, v0)))
+    leaves = jax.tree.leaves(((system, method, h), start))
     x = jnp.concatenate([jnp.reshape(jnp.asarray(leaf, float), -1) for leaf in leaves])
     run = Run(loop, *stages_of(loop), steps, every)
     y = _run_p.bind(x, run=run)

@@ -10,10 +10,9 @@ import jax
 import numpy as np
 
 from dalembert.kernels import Loop, Unsupported, evaluate, pack
-from dalembert.methods import Method
+from dalembert.methods import Method, State, Status
 from dalembert.model import System, survey
-from dalembert.simulate.loop import CAPACITY, Rows, attempt, begin, first_carry, output, run_chunk
-from dalembert.simulate.status import Status
+from dalembert.simulate.loop import CAPACITY, Rows, attempt, begin, first_carry, is_timed, output, run_chunk
 
 
 class Chunk(NamedTuple):
@@ -33,9 +32,9 @@ class Xla:
         self.made = (system, method)
         self.h = h
 
-    def begin(self, q0: Any, v0: Any) -> Chunk:
+    def begin(self, start: State) -> Chunk:
         """Before the first step."""
-        self.carry, first = begin(*self.made, q0, v0, self.h)
+        self.carry, first = begin(*self.made, start, self.h)
         first = jax.tree.map(lambda x: np.asarray(x)[None], first)
         return Chunk(first, first, 0, Status.OK.code, 0.0)
 
@@ -59,9 +58,9 @@ class Native:
         self.loop, (self._start, self._run) = single(system, method)
         self.where = [*self.loop.told, *self.loop.counted]
 
-    def begin(self, q0: Any, v0: Any) -> Chunk:
+    def begin(self, start: State) -> Chunk:
         """Before the first step."""
-        first, row = pack((q0, v0)), np.empty((1, len(self.loop.row)))
+        first, row = pack(start), np.empty((1, len(self.loop.row)))
         self.carry = np.empty(len(self.loop.carry))
         self._start(*(x.ctypes.data for x in (self.parameters, first, self.carry, row)))
         rows = self.loop.rows(row)
@@ -127,14 +126,15 @@ def _make(system: System, method: Method) -> Loop:
         jax.ShapeDtypeStruct(shape, float)
         for shape in ((), (system.dimension,), (system.velocity_dimension,))
     )
+    start = State.of(q, v, h if is_timed(system, method) else None)
     return Loop(
-        begin=lambda p, start: first_carry(p[0], p[1], start[0], start[1], p[2]),
+        begin=lambda p, start: first_carry(p[0], p[1], start, p[2]),
         step=lambda p, carry: attempt(p[0], p[1], carry, p[2]),
         output=lambda p, carry: output(p[0], p[1], carry, p[2]),
         told=lambda carry: (carry.code, carry.residual),
         counted=lambda carry: (carry.step,),
         parameters=(system, method, h),
-        start=(q, v),
+        start=start,
     )
 
 
@@ -187,7 +187,7 @@ def tell(system: System, method: Method, error: Unsupported, above: int = 5) -> 
     if key not in _warned:
         _warned.add(key)
         warnings.warn(
-            f"{type(system).__name__} with {method.spelling} uses {error}, which has no form in scalar operations: "
+            f"{system.label} with {method.spelling} uses {error}, which has no form in scalar operations: "
             "the run goes through XLA instead, with the same result, slower",
             stacklevel=above,
         )

@@ -11,15 +11,14 @@ import jax
 import numpy as np
 
 from dalembert.kernels import Loop, Unsupported, lanes_here, many
-from dalembert.methods import Method
+from dalembert.methods import Method, State, Status
 from dalembert.model import System, as_arrays, check_system
 from dalembert.numerics import compiled, is_traced
 from dalembert.simulate.engine import loop_of, tell, wants_kernel
-from dalembert.simulate.loop import Rows, scan
+from dalembert.simulate.loop import Rows, is_timed, scan
 from dalembert.simulate.members import check_members, member_starts, varied_leaves
 from dalembert.simulate.progress import progress_bar
 from dalembert.simulate.run import check_method, check_numbers, saved_steps
-from dalembert.simulate.status import Status
 from dalembert.simulate.trajectory import Trajectory
 
 WORK = 2_000_000
@@ -68,12 +67,13 @@ def ensemble(
         )
     leaves, tree = jax.tree.flatten((system, method, h))
     varied = varied_leaves(system, method, h, size, vary)
-    check_members(tree, leaves, varied, q0, v0)
+    check_members(tree, leaves, varied, q0, v0, t0)
+    start = State.of(q0, v0, np.full(size, float(t0)) if is_timed(system, method) else None)
     platform = _platform(devices)
     made = {"system": system, "method": method, "h": h, "save_every": int(save_every)}
     index = saved_steps(int(steps), int(save_every))
     t = t0 + np.multiply.outer(h, index)
-    label = f"{size:,} x {type(system).__name__} by {method.spelling}"
+    label = f"{size:,} x {system.label} by {method.spelling}"
     with progress_bar(progress, size, label, "members") as advance:
         try:
             if not wants_kernel(method):
@@ -81,18 +81,18 @@ def ensemble(
             one = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
             loop = loop_of(*one[:2])
             runner = _on_gpu if platform == "gpu" else _on_cores
-            rows, told = runner(
-                loop, leaves, varied, q0, v0, int(steps), int(save_every), len(index), advance
-            )
+            rows, told = runner(loop, leaves, varied, start, int(steps), int(save_every), len(index), advance)
             rows = [_field(loop, rows, k) for k in range(len(loop.row_shapes))]
             rows = jax.tree.unflatten(loop.row_tree, rows)
         except Unsupported as error:
             if wants_kernel(method):
                 tell(system, method, error, above=3)
-            rows, told = _by_xla(tree, leaves, varied, q0, v0, int(steps), int(save_every), advance)
+            rows, told = _by_xla(tree, leaves, varied, start, int(steps), int(save_every), advance)
     code, residual, done = told
     end = {"code": code.astype(np.int32), "steps": done.astype(np.int64), "residual": residual}
-    solution = Trajectory(t=t, **rows._asdict(), **end, **made, varied=tuple(varied[:-1]))
+    rows = rows._asdict()
+    t = t if rows["t"] is None else rows["t"]
+    solution = Trajectory(**{**rows, "t": t}, **end, **made, varied=tuple(varied[:-1]))
     if np.any(solution.code == Status.INTERRUPTED.code):
         missing = int(np.sum(solution.code == Status.INTERRUPTED.code))
         warnings.warn(
@@ -146,13 +146,18 @@ def _kernel(loop: Loop, flags: tuple[bool, ...]) -> Callable:
     return many(loop, flags)
 
 
-def _on_cores(loop, leaves, varied, q0, v0, steps, save_every, count, advance):
-    size = len(q0)
+def _entries(start: State) -> list[np.ndarray]:
+    """The numbers of the starts, one row each."""
+    return [*start.q.T, *start.v.T, *([] if start.t is None else [start.t])]
+
+
+def _on_cores(loop, leaves, varied, start, steps, save_every, count, advance):
+    size = len(start.q)
     lanes = lanes_here()
     wide = -(-size // lanes) * lanes
     shared, own, flags = _packed(leaves, varied, size, wide)
     kernel = _kernel(loop, tuple(flags))
-    starts = np.stack([_pad(row, wide) for row in (*q0.T, *v0.T)])
+    starts = np.stack([_pad(row, wide) for row in _entries(start)])
     rows = np.empty((count, len(loop.distinct), wide))
     told = np.zeros((3, wide))
     told[0] = Status.INTERRUPTED.code
@@ -178,15 +183,16 @@ def _on_cores(loop, leaves, varied, q0, v0, steps, save_every, count, advance):
                 raise
             missing = told[0] == Status.INTERRUPTED.code
             rows[:, :, missing] = np.nan
-            for k, i in enumerate(loop.copies[: len(starts)]):  # the start itself is known
+            known = start.q.shape[1] + start.v.shape[1]
+            for k, i in enumerate(loop.copies[:known]):  # the start itself is known
                 rows[0, i, missing] = starts[k, missing]
     return rows[:, :, :size], told[:, :size]
 
 
-def _on_gpu(loop, leaves, varied, q0, v0, steps, save_every, count, advance):
+def _on_gpu(loop, leaves, varied, start, steps, save_every, count, advance):
     from dalembert.kernels.gpu import BLOCK, run_many
 
-    size = len(q0)
+    size = len(start.q)
     rows = np.empty((count, len(loop.distinct), size))
     told = np.empty((3, size))
     # Members that fit into a quarter of a GiB of rows at a time; the rest waits on the host.
@@ -196,7 +202,7 @@ def _on_gpu(loop, leaves, varied, q0, v0, steps, save_every, count, advance):
         b = min(a + part, size)
         here = [x[a:b] if v else x for x, v in zip(leaves, varied, strict=True)]
         shared, own, flags = _packed(here, varied, b - a, part)
-        starts = np.stack([_pad(row, part) for row in (*q0[a:b].T, *v0[a:b].T)])
+        starts = np.stack([_pad(row[a:b], part) for row in _entries(start)])
         result = run_many(loop, tuple(flags), shared, own, starts, steps, save_every, count)
         rows[:, :, a:b], told[:, a:b] = (np.asarray(x)[..., : b - a] for x in result)
         advance(b)
@@ -223,22 +229,23 @@ def gpu_call(system, method, q0, v0, *, h, steps: int, save_every: int) -> Calla
 def _xla_kernel(tree: Any, varied: tuple[bool, ...], steps: int, save_every: int) -> Callable:
     axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])
 
-    def one(parameters, q, v):
+    def one(parameters, start):
         system, method, h = parameters
-        carry, rows = scan(system, method, q, v, h, steps, save_every)
+        carry, rows = scan(system, method, start, h, steps, save_every)
         return rows, (carry.code, carry.residual, carry.step)
 
-    return compiled(lambda parameters, q, v: jax.vmap(one, (axes, 0, 0))(parameters, q, v))
+    return compiled(lambda parameters, start: jax.vmap(one, (axes, 0))(parameters, start))
 
 
-def _by_xla(tree, leaves, varied, q0, v0, steps, save_every, advance) -> tuple[Rows, Any]:
+def _by_xla(tree, leaves, varied, start, steps, save_every, advance) -> tuple[Rows, Any]:
     """Any JAX function, by vmap of the plain loop, in blocks of members."""
     run = _xla_kernel(tree, tuple(varied), steps, save_every)
     parts = []
-    for a in range(0, len(q0), 4096):
+    size = len(start.q)
+    for a in range(0, size, 4096):
         part = slice(a, a + 4096)
         here = jax.tree.unflatten(tree, [x[part] if v else x for x, v in zip(leaves, varied, strict=True)])
-        parts.append(jax.tree.map(np.asarray, run(here, q0[part], v0[part])))
-        advance(min(a + 4096, len(q0)))
+        parts.append(jax.tree.map(np.asarray, run(here, jax.tree.map(lambda x, part=part: x[part], start))))
+        advance(min(a + 4096, size))
     rows, told = jax.tree.map(lambda *x: np.concatenate(x), *parts)
     return rows, told

@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dalembert.methods import Method, State
-from dalembert.model import System, project
+from dalembert.methods import Method, State, Status
+from dalembert.model import System, nearest_velocity
 from dalembert.numerics import compiled
-from dalembert.simulate.status import Status
 
 CAPACITY = 8192
 """Rows a chunk can save; fixed, so that the number of steps never enters a compiled shape."""
@@ -27,6 +26,8 @@ class Carry(NamedTuple):
     step: Array
     code: Array
     residual: Array
+    t0: Array | None = None
+    """When the run began, where time counts and steps are equal."""
 
 
 class Rows(NamedTuple):
@@ -37,49 +38,68 @@ class Rows(NamedTuple):
     v_full: Array
     lam: Array | None
     """None where they are those of the exact motion, which the trajectory computes when asked."""
+    t: Array | None = None
+    """The time, where steps differ in size."""
+    told: dict[str, Array] = {}  # noqa: RUF012
+    """What the method says of the step."""
 
 
-def first_carry(system: System, method: Method, q0: Array, v0: Array, h: Array) -> Carry:
+def is_timed(system: System, method: Method) -> bool:
+    """Whether the loop has to know the time: the system depends on it, or steps differ in size."""
+    return system.timed or method.variable_step
+
+
+def first_carry(system: System, method: Method, start: State, h: Array) -> Carry:
     """The loop before its first step."""
-    state = State(q0, v0)
-    memory = method.init(system, state, h)
+    memory = method.init(system, start, h)
     zero = jnp.zeros((), int)
-    return Carry(state, memory, jnp.zeros_like(q0), zero, jnp.zeros((), jnp.int32), jnp.zeros(()))
+    t0 = None if method.variable_step else start.t
+    return Carry(start, memory, jnp.zeros_like(start.q), zero, jnp.zeros((), jnp.int32), jnp.zeros(()), t0)
 
 
 @compiled
-def begin(system: System, method: Method, q0: Array, v0: Array, h: Array) -> tuple[Carry, Rows]:
+def begin(system: System, method: Method, start: State, h: Array) -> tuple[Carry, Rows]:
     """The loop before its first step, and the row of the start."""
-    carry = first_carry(system, method, q0, v0, h)
+    carry = first_carry(system, method, start, h)
     return carry, output(system, method, carry, h)
 
 
 def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
     """The row of the current state, full turns added back to angles."""
-    q, v = carry.state
+    q, v, t = carry.state.q, carry.state.v, carry.state.t
     if system.angles:
         # Adding turns rounds the angle, so the velocity is projected onto D where the row says q is.
         turned = jnp.any(carry.turns != 0)
         q = q + 2 * jnp.pi * carry.turns
-        v = jnp.where(turned, project(system, q, v), v)
-    v_full, multipliers = method.output(system, State(q, v), carry.memory, h)
-    return Rows(q, v, v_full, multipliers)
+        v = jnp.where(turned, nearest_velocity(system.at(t), q, v), v)
+    state = State.of(q, v, t)
+    v_full, multipliers = method.output(system, state, carry.memory, h)
+    when = t if method.variable_step else None
+    return Rows(q, v, v_full, multipliers, when, method.told(system, state, carry.memory))
 
 
-def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:
-    """The loop after one more step, which counts only if its code says that all is well."""
+def attempt(system: System, method: Method, carry: Carry, h: Array, clock: bool = True) -> Carry:
+    """The loop after one more step, which counts only if its code says that all is well.
+
+    Equal steps end at t0 + step h, so that times do not gather rounding; `clock=False` is for parts of steps.
+    """
     state, memory, report = method.step(system, carry.state, carry.memory, h)
+    if carry.t0 is not None and clock:
+        state = state._replace(t=carry.t0 + (carry.step + 1) * h)
     # A sum is finite only if all its terms are. The potential may be undefined although its gradient is not.
-    finite = jnp.isfinite(jnp.sum(state.q) + jnp.sum(state.v)) & jnp.isfinite(system.potential(state.q))
+    here = system.at(state.t)
+    finite = jnp.isfinite(jnp.sum(state.q) + jnp.sum(state.v)) & jnp.isfinite(here.potential(state.q))
     code = jnp.where(report.converged, Status.OK.code, Status.NOT_SOLVED.code)
     code = jnp.where(finite, code, Status.NOT_FINITE.code).astype(jnp.int32)
+    if report.trouble is not None:
+        code = jnp.where(report.trouble == Status.OK.code, code, report.trouble)
     turns = carry.turns
     if system.angles:
         is_angle = np.array([name in system.angles for name in system.coordinates])
         more = jnp.where(is_angle, jnp.round(state.q * (1 / (2 * np.pi))), 0.0)
-        state, turns = State(state.q - 2 * jnp.pi * more, state.v), turns + more
+        state, turns = state._replace(q=state.q - 2 * jnp.pi * more), turns + more
     residual = report.residual.astype(carry.residual.dtype)
-    return Carry(state, memory, turns, carry.step + 1, code, residual)
+    return Carry(state, memory, turns, carry.step + 1, code, residual, carry.t0)
 
 
 def advance(system: System, method: Method, carry: Carry, h: Array) -> Carry:
@@ -128,9 +148,9 @@ def run_chunk(
     return lax.while_loop(unfinished, segment, (carry, rows, jnp.zeros_like(first)))
 
 
-def scan(system: System, method: Method, q0: Array, v0: Array, h: Array, steps: int, save_every: int):
+def scan(system: System, method: Method, start: State, h: Array, steps: int, save_every: int):
     """The same run as one differentiable expression; after a failure rows repeat the last good state."""
-    carry, start = begin(system, method, q0, v0, h)
+    carry, first = begin(system, method, start, h)
 
     @jax.checkpoint
     def step(carry, _):
@@ -142,7 +162,7 @@ def scan(system: System, method: Method, q0: Array, v0: Array, h: Array, steps: 
         return carry, output(system, method, carry, h)
 
     carry, rows = lax.scan(lambda c, _: save(c, save_every), carry, length=steps // save_every)
-    rows = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, rows)
+    rows = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, rows)
     if steps % save_every:
         carry, last = save(carry, steps % save_every)
         rows = jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), rows, last)

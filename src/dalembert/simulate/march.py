@@ -163,7 +163,7 @@ def stages_of(loop: Loop) -> tuple[Loop, int]:
 
     def stage(p, x):
         (system, method, h), (carry, k) = p, x
-        new = attempt(system, method.method, carry, h * jnp.asarray(parts)[k])
+        new = attempt(system, method.method, carry, h * jnp.asarray(parts)[k], clock=False)
         return new, jnp.where(k == len(parts) - 1, 0, k + 1).astype(jnp.int32)
 
     split = Loop(

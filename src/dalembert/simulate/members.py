@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import Method
-from dalembert.model import TOLERANCE, System, annihilator, check_start, check_system, violates
+from dalembert.model import TOLERANCE, System, annihilator, check_start, check_system, offsets_at, violates
 from dalembert.numerics import compiled
 from dalembert.simulate.engine import quick_survey
 
@@ -44,7 +44,9 @@ def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray,
     return q0, v0, size
 
 
-def check_members(tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v0: np.ndarray) -> None:
+def check_members(
+    tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v0: np.ndarray, t0: float
+) -> None:
     """Every member's numbers; then the first member as a single run is; then every start velocity."""
     own = [("a parameter", x) for x, v in zip(leaves, varied, strict=True) if v]
     for name, x in (("q0", q0), ("v0", v0), *own):
@@ -62,19 +64,17 @@ def check_members(tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v
         systems = jax.tree.unflatten(
             tree, [x[part] if v else x for x, v in zip(leaves, varied, strict=True)]
         )[0]
-        found.append(np.asarray(_faults(axes)(systems, q0[part], v0[part])))
+        found.append(np.asarray(_faults(axes)(systems, q0[part], v0[part], float(t0))))
     found = np.concatenate(found)
     off, bad = np.flatnonzero(found == _ASTRAY), np.flatnonzero(found == _VIOLATES)
     if off.size and system.group is not None:
-        raise ValueError(
-            f"{type(system).__name__}: q0 is not an element of {system.group.name} for {_members(off)}"
-        )
+        raise ValueError(f"{system.label}: q0 is not an element of {system.group.name} for {_members(off)}")
     if bad.size:
         raise ValueError(
-            f"{type(system).__name__}: the start velocity violates the constraint A(q0) v0 = 0 for {_members(bad)}; "
+            f"{system.label}: the start velocity violates the constraint A(q0) v0 = 0 for {_members(bad)}; "
             "start each member in its own D"
         )
-    method.check(system, check_start(system, q0[0], v0[0], quick_survey))
+    method.check(system, check_start(system, q0[0], v0[0], quick_survey, t0))
 
 
 _VIOLATES, _ASTRAY = 1, 2
@@ -82,14 +82,15 @@ _VIOLATES, _ASTRAY = 1, 2
 
 @lru_cache(maxsize=64)
 def _violating(axes_leaves: tuple, axes_tree: Any) -> Callable:
-    def one(system, q, v):
-        fault = jnp.where(jnp.any(violates(annihilator(system, q), v)), _VIOLATES, 0)
+    def one(system, q, v, t):
+        system = system.at(t)
+        fault = jnp.where(jnp.any(violates(annihilator(system, q), v, offsets_at(system, q))), _VIOLATES, 0)
         if system.group is None:
             return fault
         return jnp.where(system.group.defect(q) < TOLERANCE, fault, _ASTRAY)
 
     axes = jax.tree.unflatten(axes_tree, axes_leaves)
-    return compiled(lambda systems, q, v: jax.vmap(one, (axes, 0, 0))(systems, q, v))
+    return compiled(lambda systems, q, v, t: jax.vmap(one, (axes, 0, 0, None))(systems, q, v, t))
 
 
 def _faults(axes: Any) -> Callable:

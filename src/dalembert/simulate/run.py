@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.methods import Method
+from dalembert.methods import Method, State, Status
 from dalembert.model import System, as_arrays, check_start, check_system
 from dalembert.numerics import is_traced
 from dalembert.simulate.differentiable import differentiable_run
 from dalembert.simulate.engine import engine, has_kernel, quick_survey
-from dalembert.simulate.loop import CAPACITY, Rows, scan
+from dalembert.simulate.loop import CAPACITY, Rows, is_timed, scan
 from dalembert.simulate.progress import progress_bar
-from dalembert.simulate.status import MotionWarning, SimulationError, Status
+from dalembert.simulate.status import MotionWarning, SimulationError
 from dalembert.simulate.trajectory import Trajectory
 
 CHUNK_SECONDS = 0.1
@@ -52,19 +52,22 @@ def simulate(
     """
     check_numbers(h, steps, save_every, t0)
     steps, save_every = int(steps), int(save_every)
-    _check_once(system, method, q0, v0)
+    _check_once(system, method, q0, v0, t0)
     traced = is_traced((system, method, q0, v0, h, t0))
     system, method = as_arrays(system), as_arrays(method)
     if traced:
         q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
-        (code, residual, done), rows = _traced(system, method, q0, v0, h, steps, save_every)
+        start = State.of(q0, v0, t0 if is_timed(system, method) else None)
+        (code, residual, done), rows = _traced(system, method, start, h, steps, save_every)
         index = jnp.asarray(saved_steps(steps, save_every))
         end = {"code": code, "steps": done, "residual": residual}
         made = {"system": system, "method": method, "h": h, "save_every": save_every}
-        return Trajectory(t=t0 + index * h, **rows._asdict(), **end, **made)
+        t = t0 + index * h if rows.t is None else rows.t
+        return Trajectory(**{**rows._asdict(), "t": t}, **end, **made)
     with _telling_of_closures():
-        start = [np.asarray(x, float) for x in (q0, v0, h, t0)]
-        solution = _run(system, method, start, steps, save_every, progress)
+        q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
+        start = State.of(q0, v0, t0 if is_timed(system, method) else None)
+        solution = _run(system, method, start, h, t0, steps, save_every, progress)
     if solution.status is Status.INTERRUPTED:
         warnings.warn(solution.message, stacklevel=2)
     elif throw and solution.status is not Status.OK:
@@ -77,10 +80,10 @@ def simulate(
 _passed: OrderedDict[Any, None] = OrderedDict()
 
 
-def _check_once(system: Any, method: Any, q0: Any, v0: Any) -> None:
+def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
     """Refuses what does not fit together. What passed is remembered: the next run from there, with another step
     size perhaps, need not be checked again."""
-    leaves, tree = jax.tree.flatten((system, method, q0, v0))
+    leaves, tree = jax.tree.flatten((system, method, q0, v0, t0))
     traced = is_traced(leaves)
     key = None if traced else (tree, *((x.shape, x.dtype.str, x.tobytes()) for x in map(np.asarray, leaves)))
     if key is not None and key in _passed:
@@ -92,26 +95,25 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any) -> None:
         method.check_description(system)
         return
     with _telling_of_closures():
-        method.check(system, check_start(system, q0, v0, quick_survey))
+        method.check(system, check_start(system, q0, v0, quick_survey, t0))
     _passed[key] = None
     if len(_passed) > 64:
         _passed.popitem(last=False)
 
 
-def _traced(system, method, q0, v0, h, steps, save_every) -> tuple[Any, Rows]:
+def _traced(system, method, start, h, steps, save_every) -> tuple[Any, Rows]:
     """A run inside other JAX code: by a kernel where there is one, else as a scan."""
     if has_kernel(system, method):
-        return differentiable_run(system, method, q0, v0, h, steps, save_every)
-    carry, rows = scan(system, method, q0, v0, h, steps, save_every)
+        return differentiable_run(system, method, start, h, steps, save_every)
+    carry, rows = scan(system, method, start, h, steps, save_every)
     return (carry.code, carry.residual, carry.step), rows
 
 
-def _run(system, method, start, steps, save_every, progress) -> Trajectory:
-    q0, v0, h, t0 = start
+def _run(system, method, start, h, t0, steps, save_every, progress) -> Trajectory:
     loop = engine(system, method, h)
-    chunks = [loop.begin(q0, v0)]
+    chunks = [loop.begin(start)]
     interrupted = False
-    with progress_bar(progress, steps, f"{type(system).__name__} by {method.spelling}") as advance:
+    with progress_bar(progress, steps, f"{system.label} by {method.spelling}") as advance:
         try:
             count = 64
             while chunks[-1].done < steps and chunks[-1].code == Status.OK.code:
@@ -140,11 +142,11 @@ def _run(system, method, start, steps, save_every, progress) -> Trajectory:
         index = np.append(index, end.done)
         parts.append(end.last)
     rows = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-    t = float(t0) + index * float(h)
+    t = float(t0) + index * float(h) if rows.t is None else rows.t
     told = {"code": code, "steps": end.done, "residual": end.residual}
     told = {name: np.asarray(value) for name, value in told.items()}
     made = {"system": system, "method": method, "h": h, "save_every": save_every}
-    return Trajectory(t=t, **rows._asdict(), **told, **made)
+    return Trajectory(**{**rows._asdict(), "t": t}, **told, **made)
 
 
 @contextlib.contextmanager

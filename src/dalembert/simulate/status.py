@@ -1,26 +1,8 @@
-"""How a run ended."""
+"""What a run that did not go well raises, or warns of."""
 
-import enum
 from typing import Any
 
-
-class Status(enum.Enum):
-    """How a run ended; the value is the sentence, `code` the number that compiled code uses."""
-
-    OK = "the run reached its end"
-    NOT_SOLVED = "the equations of a step were not solved: the iteration did not converge"
-    NOT_FINITE = "the state became NaN or infinite"
-    INTERRUPTED = "the run was interrupted"
-
-    @property
-    def code(self) -> int:
-        """The position in the list above; zero is success."""
-        return list(Status).index(self)
-
-    @classmethod
-    def from_code(cls, code: int) -> "Status":
-        """The status with this number."""
-        return list(cls)[int(code)]
+from dalembert.methods import Status
 
 
 class SimulationError(RuntimeError):
@@ -31,7 +13,7 @@ class SimulationError(RuntimeError):
         self.trajectory = trajectory
         self.status: Status = trajectory.status
         self.step = int(trajectory.steps) + 1
-        self.time = float(trajectory.t[0]) + self.step * float(trajectory.h)
+        self.time = trajectory.reached + float(trajectory.h)
         self.residual = float(trajectory.residual)
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from dalembert.methods import method_from_text
+from dalembert.methods import Status, method_from_text
 from dalembert.model import System
 from dalembert.numerics import is_traced
-from dalembert.simulate.status import Status
 from dalembert.simulate.trajectory import Trajectory
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.methods import Method, parasitic_amplitude
-from dalembert.model import System, acceleration, annihilator, total_energy
+from dalembert.methods import Method, Status, parasitic_amplitude
+from dalembert.model import System, acceleration, annihilator, moving_energy, offsets_at, total_energy
 from dalembert.numerics import compiled, is_traced
-from dalembert.simulate.status import Status
 
 if TYPE_CHECKING:
     import xarray
@@ -22,7 +21,8 @@ views: dict[str, Callable[["Trajectory"], Any]] = {}
 
 
 def _residual(system: System, q, v):
-    return jnp.max(jnp.abs(jnp.sum(annihilator(system, q) * v, axis=-1)), initial=0.0)
+    found = jnp.sum(annihilator(system, q) * v, axis=-1)
+    return jnp.max(jnp.abs(found - offsets_at(system, q) if system.affine else found), initial=0.0)
 
 
 def _multiplier(system: System, q, v):
@@ -32,15 +32,15 @@ def _multiplier(system: System, q, v):
 @cache
 def _over_rows(function: Callable) -> Callable:
     """The function at every row of one trajectory."""
-    return compiled(lambda system, q, v: jax.vmap(lambda q, v: function(system, q, v))(q, v))
+    return compiled(lambda system, t, q, v: jax.vmap(lambda t, q, v: function(system.at(t), q, v))(t, q, v))
 
 
 @lru_cache(maxsize=256)
 def _over_members(function: Callable, varied: tuple[bool, ...], tree: Any) -> Callable:
     """The function at every row of every member."""
     axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])
-    rows = jax.vmap(function, (None, 0, 0))
-    return compiled(lambda system, q, v: jax.vmap(rows, (axes, 0, 0))(system, q, v))
+    rows = jax.vmap(lambda system, t, q, v: function(system.at(t), q, v), (None, 0, 0, 0))
+    return compiled(lambda system, t, q, v: jax.vmap(rows, (axes, 0, 0, 0))(system, t, q, v))
 
 
 class Trajectory(eqx.Module):
@@ -76,6 +76,8 @@ class Trajectory(eqx.Module):
     """Of an ensemble: which leaves of (system, method) hold one value a member."""
     stored: dict[str, Any] | None = None
     """What a file told of a run whose system is not at hand."""
+    told: dict[str, Any] = eqx.field(default_factory=dict)
+    """(K,) numbers the method says of the step that ends at a row, by name; those of EDLA are in its docstring."""
 
     @property
     def multipliers(self) -> Any:
@@ -107,21 +109,25 @@ class Trajectory(eqx.Module):
             )
         if self.status is Status.OK:
             return self.status.value
-        reached = float(self.t[0]) + int(self.steps) * float(self.h)
+        reached = self.reached
         last = f"{int(self.steps):,} steps, t = {reached:.6g}"
         if self.status is Status.INTERRUPTED:
             return f"{self.status.value} after {last}; what was computed is kept"
         where = ", ".join(f"{x:.6g}" for x in np.asarray(self.q[-1]))
-        remedy = {
-            Status.NOT_SOLVED: "try a smaller h, or another method",
-            Status.NOT_FINITE: "the potential, the metric, the constraints or a discrete Lagrangian may be undefined "
-            "or singular just ahead (a rank drop of the one-forms shows like this); look there, or try a smaller h",
-        }[self.status]
+        own = None if self.method is None or self.system is None else self.method.hint(self)
+        remedy = own or self.status.remedy
         return (
             f"step {int(self.steps) + 1:,} from t = {reached:.6g} failed: {self.status.value} "
             f"(residual {float(self.residual):.2g}, h = {float(self.h):g}). Last good state after {last}: "
             f"q = ({where}); it is the last row. Remedy: {remedy}"
         )
+
+    @property
+    def reached(self) -> float:
+        """The time of the last good state."""
+        if self.method is not None and self.method.variable_step:
+            return float(self.t[-1])
+        return float(self.t[0]) + int(self.steps) * float(self.h)
 
     def energy(self, full: bool = False) -> Any:
         """(K,) total energy of v, or with `full=True` of the method's own velocity."""
@@ -129,8 +135,12 @@ class Trajectory(eqx.Module):
             "energy_full" if full else "energy", total_energy, self.v_full if full else self.v
         )
 
+    def moving_energy(self) -> Any:
+        """(K,) of affine constraints: the energy less p . Z, Z the drift; kept where Z moves along a symmetry."""
+        return self._measured("moving_energy", moving_energy, self.v)
+
     def constraint_residual(self) -> Any:
-        """(K,) the largest entry of A(q) v."""
+        """(K,) the largest entry of A(q) v, or of A(q) v - b(q) where the constraints are affine."""
         return self._measured("constraint_residual", _residual, self.v)
 
     def parasitic_amplitude(self) -> Any:
@@ -164,6 +174,7 @@ class Trajectory(eqx.Module):
         h = self.h[i] if np.ndim(self.h) else self.h
         lam = None if self.lam is None else self.lam[i]
         t = self.t[i] if np.ndim(self.t) == 2 else self.t
+        parts["told"] = {name: x[i] for name, x in self.told.items()}
         return Trajectory(t, lam=lam, **parts, system=own[0], method=own[1], h=h, save_every=self.save_every)
 
     def _stored(self, name: str) -> Any:
@@ -178,12 +189,13 @@ class Trajectory(eqx.Module):
         if self.system is None:
             return self._stored(name)
         if np.ndim(self.q) == 2:
-            return self._plain(_over_rows(function)(self.system, self.q, v))
+            return self._plain(_over_rows(function)(self.system, self.t, self.q, v))
         leaves, tree = jax.tree.flatten(self.system)
         varied = ((True,) * len(leaves) if self.varied is None else self.varied)[
             : len(leaves)
         ]  # None: by jax.vmap
-        return self._plain(_over_members(function, varied, tree)(self.system, self.q, v))
+        t = jnp.broadcast_to(self.t, np.shape(self.q)[:2])
+        return self._plain(_over_members(function, varied, tree)(self.system, t, self.q, v))
 
     def _plain(self, x: Any) -> Any:
         return np.asarray(x) if isinstance(self.q, np.ndarray) else x
@@ -206,7 +218,7 @@ class Trajectory(eqx.Module):
         return views["plot"](self)
 
     def __repr__(self) -> str:
-        name = type(self.system).__name__ if self.system is not None else "a stored system"
+        name = self.system.label if self.system is not None else "a stored system"
         by = self.method.spelling if self.method is not None else "a stored method"
         if np.ndim(self.q) == 3:
             n, k = np.shape(self.q)[:2]

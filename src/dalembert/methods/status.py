@@ -1,0 +1,41 @@
+"""How a run ended."""
+
+import enum
+
+
+class Status(enum.Enum):
+    """How a run ended; the value is the sentence, `code` the number that compiled code uses."""
+
+    OK = "the run reached its end"
+    NOT_SOLVED = "the equations of a step were not solved: the iteration did not converge"
+    NOT_FINITE = "the state became NaN or infinite"
+    INTERRUPTED = "the run was interrupted"
+    NO_ROOT = "no step size keeps the energy: its equation has no root near the last step"
+    NONPOSITIVE_H = "no step forward keeps the energy: the root of its equation is a negative step size"
+
+    @property
+    def code(self) -> int:
+        """The position in the list above; zero is success."""
+        return list(Status).index(self)
+
+    @property
+    def remedy(self) -> str:
+        """What to try."""
+        return _REMEDIES[self]
+
+    @classmethod
+    def from_code(cls, code: int) -> "Status":
+        """The status with this number."""
+        return list(cls)[int(code)]
+
+
+_EQUAL = "try FrameGradient(), which keeps the energy with equal steps"
+_REMEDIES = {
+    Status.OK: "nothing",
+    Status.NOT_SOLVED: "try a smaller h, or another method",
+    Status.NOT_FINITE: "the potential, the metric, the constraints or a discrete Lagrangian may be undefined or "
+    "singular just ahead (a rank drop of the one-forms shows like this); look there, or try a smaller h",
+    Status.INTERRUPTED: "run it again",
+    Status.NO_ROOT: _EQUAL,
+    Status.NONPOSITIVE_H: _EQUAL,
+}

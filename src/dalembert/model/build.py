@@ -1,0 +1,69 @@
+"""Systems from plain functions."""
+
+from collections.abc import Callable, Mapping
+from types import new_class
+from typing import Any
+
+from dalembert.model.rheonomic import RheonomicSystem
+from dalembert.model.system import System
+
+
+def system(
+    *,
+    coordinates: tuple[str, ...] | list[str],
+    lagrangian: Callable | None = None,
+    metric: Callable | None = None,
+    potential: Callable | None = None,
+    constraints: Callable | None = None,
+    frame: Callable | None = None,
+    offsets: Callable | None = None,
+    drift: Callable | None = None,
+    forces: Callable | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    units: tuple[str, ...] = (),
+    angles: tuple[str, ...] = (),
+    name: str = "System",
+    rheonomic: bool = False,
+) -> System:
+    """A system from plain functions of q (and v); with `rheonomic=True` of t, q (and v), a RheonomicSystem.
+
+    With `parameters` (a mapping of numbers or arrays) each function gets that mapping as one more, last
+    argument: `lagrangian(q, v, p)`. Such parameters can change, be differentiated and be batched without
+    compiling anew; numbers captured in a closure cannot.
+    """
+    given = {
+        "lagrangian": lagrangian,
+        "metric": metric,
+        "potential": potential,
+        "constraints": constraints,
+        "frame": frame,
+        "offsets": offsets,
+        "drift": drift,
+        "forces": forces,
+    }
+    if not isinstance(coordinates, tuple | list):
+        raise ValueError(f"coordinates must be a tuple of names such as ('x', 'theta'), got {coordinates!r}")
+    if parameters is not None and not isinstance(parameters, Mapping):
+        raise ValueError(f"parameters must map names to numbers, such as {{'mass': 1.0}}, got {parameters!r}")
+    for key, function in given.items():
+        if function is not None and not callable(function):
+            raise ValueError(f"{key} must be a function, got {type(function).__name__}")
+    body: dict[str, Any] = {
+        "coordinates": tuple(coordinates),
+        "units": tuple(units) if isinstance(units, list) else units,
+        "angles": tuple(angles) if isinstance(angles, list) else angles,
+        "__doc__": f"{name}, made by dalembert.system.",
+        "__module__": __name__,
+    }
+
+    def method(function: Callable) -> Callable:
+        if parameters is None:
+            return lambda self, *arguments: function(*arguments)
+        return lambda self, *arguments: function(*arguments, self.parameters)
+
+    body |= {key: method(function) for key, function in given.items() if function is not None}
+    if parameters is not None:
+        body["__annotations__"] = {"parameters": dict}
+    base = RheonomicSystem if rheonomic else System
+    made = new_class(name, (base,), exec_body=lambda space: space.update(body))
+    return made() if parameters is None else made(dict(parameters))

@@ -1,0 +1,173 @@
+"""Checks of a system's description, which need no state: names, functions, shapes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.model.group_system import GroupSystem
+from dalembert.model.groups import Group
+from dalembert.model.survey import FUNCTIONS
+from dalembert.model.system import System, as_arrays
+from dalembert.numerics import is_traced
+
+
+def check_system(system: System) -> None:
+    """Refuses a system whose description is malformed, whatever its state."""
+    if isinstance(system, type):
+        raise ValueError(f"expected a system, got the class {system.__name__}; make one: {system.__name__}()")
+    if not isinstance(system, System):
+        raise ValueError(
+            f"expected a dalembert.System, got {type(system).__name__}; see dalembert.system(...)"
+        )
+    name = system.label
+    if isinstance(system, GroupSystem) and not isinstance(system.group, Group):
+        raise ValueError(f"{name}.group must be a Lie group such as groups.SO3(), got {system.group!r}")
+    if isinstance(system, GroupSystem) and system.gives("lagrangian"):
+        raise ValueError(
+            f"{name} gives a lagrangian; a GroupSystem is described by inertia() and, where it has one, potential(g)"
+        )
+    names = system.coordinates
+    if not isinstance(names, tuple) or not names or not all(isinstance(c, str) for c in names):
+        raise ValueError(
+            f"{name}: coordinates must be a tuple of names such as ('x', 'theta'), got {names!r}"
+        )
+    for what, given in (("units", system.units), ("angles", system.angles)):
+        if not isinstance(given, tuple):
+            raise ValueError(f"{name}: {what} must be a tuple such as ({given!r},), got {given!r}")
+    if len(set(names)) != len(names):
+        raise ValueError(f"{name}: coordinate names must differ from each other, got {names}")
+    if system.units and len(system.units) != len(names):
+        raise ValueError(f"{name}: {len(names)} coordinates but {len(system.units)} units; give one for each")
+    unknown = [c for c in system.angles if c not in names]
+    if unknown:
+        raise ValueError(f"{name}: angles names {unknown[0]!r}, which is not one of the coordinates {names}")
+    _check_functions(system)
+    if not system.gives("lagrangian") and not system.gives("metric"):
+        raise ValueError(f"{name} gives neither lagrangian(q, v) nor metric(q); define one of the two")
+    if system.gives("lagrangian") and (system.gives("metric") or system.gives("potential")):
+        raise ValueError(f"{name} gives both lagrangian and metric or potential; keep one description")
+    leaves, tree = jax.tree.flatten(as_arrays(system))
+    for leaf in leaves:
+        if not is_traced(leaf) and not np.all(np.isfinite(leaf)):
+            raise ValueError(f"{name}: a parameter is NaN or infinite in {system}; give finite numbers")
+    key = (tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
+    if key not in _known:  # shapes depend on nothing else
+        _check_shapes(system)
+        _known.add(key)
+
+
+_known: set[Any] = set()
+
+
+def _check_functions(system: System) -> None:
+    """Functions must be functions, and those of affine constraints need the constraints."""
+    name = system.label
+    for function in FUNCTIONS:
+        if system.gives(function) and not callable(getattr(system, function)):
+            raise ValueError(
+                f"{name}: {function} is a function of a system, but the class has a field of that name; "
+                "rename the field"
+            )
+    if system.gives("offsets") and not system.gives("constraints"):
+        raise ValueError(
+            f"{name} gives offsets, b of A v = b, without constraints, which is A; with a frame give drift instead"
+        )
+    if system.gives("drift") and not system.constrained:
+        raise ValueError(
+            f"{name} gives a drift without constraints or a frame; without constraints all is allowed"
+        )
+    if system.affine and system.group is not None:
+        raise ValueError(
+            f"{name}: affine constraints are not known on groups; write the system in coordinates (Chart cannot help)"
+        )
+
+
+def shape_of(label: str, function: Callable, *arguments: Any, wanted: str = "one array") -> tuple[int, ...]:
+    """The shape of what a user's function returns; refuses anything but one array of real numbers."""
+    try:
+        result = jax.eval_shape(function, *arguments)
+    except Exception as error:
+        shapes = ", ".join(str(x.shape) for x in arguments if isinstance(x, jax.ShapeDtypeStruct))
+        error.add_note(f"raised inside {label}, called with arrays of shape {shapes}")
+        raise
+    if not hasattr(result, "shape"):
+        kind = type(result).__name__
+        raise ValueError(f"{label} must return {wanted}, got a {kind}; wrap it in jnp.array(...)")
+    if result.dtype.kind != "f":
+        raise ValueError(
+            f"{label} must return real floating-point numbers, got {result.dtype}; write 1.0, not 1"
+        )
+    return tuple(result.shape)
+
+
+def _check_shapes(system: System) -> None:
+    n = system.velocity_dimension
+    label, timed = system.label, system.timed
+    # What a rheonomic system has at a time are functions of q and v as others have.
+    arrays = as_arrays(system).at(jnp.asarray(0.0))
+    q, v = (jax.ShapeDtypeStruct((size,), jnp.asarray(0.0).dtype) for size in (system.dimension, n))
+    shapes: dict[str, tuple] = {}
+    expected: list[tuple[str, tuple, Callable[[tuple], bool], str]] = [
+        ("lagrangian", (q, v), lambda s: s == (), "a number (shape ())"),
+        ("metric", (q,), lambda s: s == (n, n), f"a matrix of shape ({n}, {n})"),
+        ("potential", (q,), lambda s: s == (), "a number (shape ())"),
+        (
+            "constraints",
+            (q,),
+            lambda s: len(s) == 2 and s[1] == n and s[0] < n,
+            f"shape (m, {n}) with m < {n}",
+        ),
+        (
+            "frame",
+            (q,),
+            lambda s: len(s) == 2 and s[0] == n and 0 < s[1] <= n,
+            f"shape ({n}, r) with r <= {n}",
+        ),
+        (
+            "generators",
+            (q,),
+            lambda s: len(s) == 2 and s[0] == n + timed,
+            f"shape ({n + timed}, k), one column a generator{', its change of time first' * timed}",
+        ),
+        ("forces", (q, v), lambda s: s == (n,), f"shape ({n},)"),
+        ("drift", (q,), lambda s: s == (n,), f"shape ({n},), a velocity"),
+        (
+            "offsets",
+            (q,),
+            lambda s: s == shapes["constraints"][:1],
+            "one number for each of the one-forms",
+        ),
+    ]
+    for name, arguments, fits, wanted in expected:
+        if system.gives(name):
+            of = f"{label}.{'inertia' if name == 'metric' and system.group is not None else name}"
+            shapes[name] = shape_of(of, getattr(arrays, name), *arguments)
+            if not fits(shapes[name]):
+                hint = "; write each one-form as a row: jnp.array([[...]])" if name == "constraints" else ""
+                raise ValueError(f"{of} must return {wanted}, got shape {shapes[name]}{hint}")
+    if system.gives("sections"):
+        _check_sections(arrays, jax.eval_shape(arrays.generators, q).shape[1], q)
+    if "constraints" in shapes and "frame" in shapes:
+        m, r = shapes["constraints"][0], shapes["frame"][1]
+        if m + r != n:
+            raise ValueError(
+                f"{label}: {m} one-forms leave {n - m} directions free, but frame has {r} columns; "
+                f"the two must add up to {n}"
+            )
+
+
+def _check_sections(system: System, k: int, q: Any) -> None:
+    """Sections are functions q -> (k,), by name."""
+    label, sections = system.label, system.sections()
+    if not isinstance(sections, Mapping):
+        raise ValueError(f"{label}.sections must return a mapping of names to functions, got {sections!r}")
+    for name, section in sections.items():
+        of = f"{label}: the section {name!r}"
+        if not callable(section):
+            raise ValueError(f"{of} must be a function of q, got {section!r}")
+        shape = shape_of(of, section, q)
+        if shape != (k,):
+            raise ValueError(f"{of} must return shape ({k},), one number a generator; got shape {shape}")
