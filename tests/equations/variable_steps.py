@@ -2,8 +2,8 @@
 
 A second road to the numbers of the library, with which this module shares no code.  A problem is
 L(t, q, v) = v . M(t, q) v / 2 - V(t, q) with the constraints omega(t, q) v + omega0(t, q) = 0.  Nothing is derived
-by hand: derivatives of L, Ld, omega are complex steps; derivatives of those are differences of eighth order.
-Functions take the components along the first axis and accept complex entries and any trailing (batch) axes.
+by hand: derivatives of L, Ld, omega are complex steps, derivatives of those are differences of eighth order.
+Functions take the components along the first axis and accept complex entries and trailing (batch) axes.
 
 A step is kept as (t, q, h, dq), from (t, q) to (t + h, q + dq), so that nothing is lost in differences.  Slots:
 Ld(t0, q0, t1, q1); minus = (D1 Ld, D2 Ld), plus = (D3 Ld, D4 Ld); E- = D1 Ld, E+ = -D3 Ld.  The equations are
@@ -16,16 +16,15 @@ Source: J. Cortes, Energy conserving nonholonomic integrators; its equations (6)
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 from scipy.integrate import solve_ivp
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 
 TINY = 1e-30  # complex step: no subtraction, hence no cancellation
 STENCIL = np.array([4 / 5, -1 / 5, 4 / 105, -1 / 280])  # first derivative, eighth order
-
-
-# ---- tools ------------------------------------------------------------------------------------------------
 
 
 def gradient(f, z):
@@ -37,28 +36,22 @@ def gradient(f, z):
 def jacobian(f, y, d):
     """(f(y), df/dy): all difference points, d apart, go to f in one batch."""
     size = len(y)
-    moves = (
-        d * np.concatenate([j * np.eye(size) for j in (0, 1, -1, 2, -2, 3, -3, 4, -4)], axis=1)[:, size - 1 :]
-    )
-    values = f(y[:, None] + moves)
+    moves = np.concatenate([j * np.eye(size) for j in (0, 1, -1, 2, -2, 3, -3, 4, -4)], axis=1)[:, size - 1 :]
+    values = f(y[:, None] + d * moves)
     ups = values[:, 1:].reshape(len(values), 4, 2, size)
     return values[:, 0], np.einsum("j,ijk->ik", STENCIL, ups[:, :, 0] - ups[:, :, 1]) / d
 
 
 def array(like, rows):
-    """Nested lists, whose entries may be numbers, as an array with the batch axes of `like`."""
+    """Rows whose entries may be plain numbers, as an array with the batch axes of `like`."""
     return np.array([[entry + 0 * like for entry in row] for row in rows])
-
-
-# ---- problems ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Problem:
-    """M, V, omega (m x n), omega0 (m), and a start that satisfies the constraints.
+    """M, V, omega (m x n), omega0 (m, the `drift`), a start, and symmetries of Ld.
 
-    A symmetry is a pair (section, generator): section(t, q) is in the Lie algebra, generator(xi, t, q) is the
-    vector (xi_t, xi_q), with the time component first.
+    Symmetries are pairs section(t, q), in the Lie algebra, and generator(xi, t, q), the vector (xi_t, xi_q).
     """
 
     mass: Callable
@@ -81,26 +74,20 @@ class Problem:
         """Kinetic minus potential energy."""
         return np.einsum("i...,ij...,j...->...", v, self.mass(t, q), v) / 2 - self.potential(t, q)
 
-    def energy(self, t, q, v):
-        """Kinetic plus potential energy."""
-        return v @ self.mass(t, q) @ v / 2 + self.potential(t, q)
-
     def acceleration(self, t, q, v):
         """(a, lam): M a + (dM/dt) v - dL/dq = omega^T lam, omega a + (d omega/dt) v + d omega0/dt = 0."""
-        mass, omega, n = self.mass(t, q), self.omega(t, q), q.size
-        ahead = t + 1j * TINY, q + 1j * TINY * v
+        omega, ahead = self.omega(t, q), (t + 1j * TINY, q + 1j * TINY * v)
         force = (
             gradient(lambda z: self.lagrangian(t, z, v[:, None]), q) - np.imag(self.mass(*ahead)) / TINY @ v
         )
-        bend = -np.imag(self.forms(*ahead)) / TINY @ np.concatenate([[1.0], v])
-        matrix = np.block([[mass, -omega.T], [omega, np.zeros((len(omega), len(omega)))]])
-        solution = np.linalg.solve(matrix, np.concatenate([force, bend]))
-        return solution[:n], solution[n:]
+        bend = -np.imag(self.forms(*ahead)) / TINY @ np.array([1.0, *v])
+        matrix = np.block([[self.mass(t, q), -omega.T], [omega, np.zeros((len(omega), len(omega)))]])
+        return np.split(np.linalg.solve(matrix, np.concatenate([force, bend])), [q.size])
 
 
 def particle(name="free", rate=0.0, c=0.4, modulated=0.0):
-    """z' = y x' (1 + modulated sin t) + rate cos t, with one of eight potentials; start (1, .6, .5), (1, .5, .6 + rate)."""
-    potentials = {
+    """z' = y x' (1 + modulated sin t) + rate cos t, unit mass; start (1, .6, .5) with (1, .5, .6 + rate)."""
+    potential = {
         "free": lambda t, q: 0 * q[0],
         "plane": lambda t, q: (q[0] ** 2 + q[1] ** 2) / 2,
         "harmonic": lambda t, q: (q[0] ** 2 + q[1] ** 2 + q[2] ** 2) / 2,
@@ -108,20 +95,16 @@ def particle(name="free", rate=0.0, c=0.4, modulated=0.0):
         "z": lambda t, q: q[2],
         "cosine": lambda t, q: -np.cos(q[1]),
         "travelling": lambda t, q: q[0] ** 2 / 2 + (q[1] - c * t) ** 2,
+    }[name]
+    symmetries = {
+        "free": {"xz": (lambda t, q: np.array([1, q[1]]), lambda xi, t, q: np.array([0, xi[0], 0, xi[1]]))},
+        "travelling": {"travel": (lambda t, q: np.ones(1), lambda xi, t, q: xi[0] * np.array([1, 0, c, 0]))},
     }
-    symmetries = {}
-    if name == "free" and not modulated and not rate:
-        section, generator = (
-            (lambda t, q: np.array([1, q[1]])),
-            (lambda xi, t, q: np.array([0, xi[0], 0, xi[1]])),
-        )
-        symmetries["xz"] = section, generator
-    if name == "travelling":
-        symmetries["travel"] = (lambda t, q: np.ones(1)), (lambda xi, t, q: xi[0] * np.array([1, 0, c, 0]))
     omega = lambda t, q: array(q[0] + t, [[-q[1] * (1 + modulated * np.sin(t)), 0, 1]])
     drift = (lambda t, q: array(q[0] + t, [[-rate * np.cos(t)]])[0]) if rate else None
     start = np.array([1, 0.6, 0.5]), np.array([1, 0.5, 0.6 + rate])
-    return Problem(lambda t, q: np.eye(3), omega, *start, potentials[name], drift, symmetries)
+    found = {} if rate or modulated else symmetries.get(name, {})
+    return Problem(lambda t, q: np.eye(3), omega, *start, potential, drift, found)
 
 
 def knife(u0=0.5, w0=1.0, phi0=0.4):
@@ -131,33 +114,22 @@ def knife(u0=0.5, w0=1.0, phi0=0.4):
     return Problem(lambda t, q: np.eye(3), omega, *start, lambda t, q: -q[0])
 
 
-def robot(k=10.0, phi0=-1.2, roll=1.2 / np.sqrt(2), turn=0.7, q0=(0.0, 0.0, 0.0)):
-    """Rolling disk (x, y, theta roll, phi heading), all inertias 1, x' = cos(phi) theta', V = k sin(phi)."""
+def robot(k=10.0, phi0=-1.2, roll=1.0, turn=0.9, q0=(0.0, 0.0, 0.0)):
+    """Disk (x, y, theta roll, phi heading), all inertias 1: (x', y') = theta' (cos phi, sin phi), V = k sin phi."""
     omega = lambda t, q: array(q[0], [[1, 0, -np.cos(q[3]), 0], [0, 1, -np.sin(q[3]), 0]])
-    v0 = np.array([roll * np.cos(phi0), roll * np.sin(phi0), roll, turn])
-    section, generator = (
-        (lambda t, q: np.array([np.cos(q[3]), np.sin(q[3]), 1])),
-        (lambda xi, t, q: np.array([0, xi[0], xi[1], xi[2], 0])),
-    )
-    potential = lambda t, q: k * np.sin(q[3])
-    start = np.array([*q0, phi0]), v0
-    return Problem(
-        lambda t, q: np.eye(4), omega, *start, potential, symmetries={"roll": (section, generator)}
-    )
+    start = np.array([*q0, phi0]), np.array([roll * np.cos(phi0), roll * np.sin(phi0), roll, turn])
+    section = lambda t, q: np.array([np.cos(q[3]), np.sin(q[3]), 1])
+    symmetries = {"roll": (section, lambda xi, t, q: np.array([0, *xi, 0]))}
+    return Problem(lambda t, q: np.eye(4), omega, *start, lambda t, q: k * np.sin(q[3]), None, symmetries)
 
 
-def disk():
-    """The vertical rolling disk: the robot without potential."""
-    return robot(0.0, 0.4, 1.1, 0.7, (0.3, -0.2, 0.1))
+disk = partial(robot, 0.0, 0.4, 1.1, 0.7, (0.3, -0.2, 0.1))  # the vertical rolling disk: no potential
 
 
 def sleigh(centre=False, u0=-1.2, w0=0.288, a=0.2):
     """Chaplygin sleigh (x, y, theta), contact point or centre of mass; m = I = 1, I about the centre of mass."""
-
-    def mass(t, q):
-        s, c = np.sin(q[2]), np.cos(q[2])
-        return array(q[0], [[1, 0, -a * s], [0, 1, a * c], [-a * s, a * c, 1 + a * a]])
-
+    lever = lambda q: (-a * np.sin(q[2]), a * np.cos(q[2]))
+    mass = lambda t, q: array(q[0], [[1, 0, lever(q)[0]], [0, 1, lever(q)[1]], [*lever(q), 1 + a * a]])
     omega = lambda t, q: array(q[0], [[np.sin(q[2]), -np.cos(q[2]), a if centre else 0]])
     if centre:
         return Problem(lambda t, q: np.eye(3), omega, np.array([a, 0, 0]), np.array([u0, a * w0, w0]))
@@ -165,41 +137,33 @@ def sleigh(centre=False, u0=-1.2, w0=0.288, a=0.2):
 
 
 def turntable(rate=0.7, q0=(1.0, 0.2), v0=(0.3, -0.4), spin=0.5):
-    """Homogeneous ball (mass and radius 1) on a table turning at `rate`: (x, y, a, b, c), (a', b', c') its spin.
+    """Ball (homogeneous, m = r = 1) on a table turning at `rate`: x' - b' = -rate y, y' + a' = rate x.
 
-    The inertia is isotropic and nothing depends on the attitude, so the spin in space axes may stand for the
-    rates of three coordinates: x' - b' = -rate y, y' + a' = rate x.  The centre runs a circle at 2 rate / 7.
+    (a', b', c') is its spin in space axes; as its inertia is isotropic, a, b, c may stand for coordinates.
     """
     omega = lambda t, q: array(q[0], [[1, 0, 0, -1, 0], [0, 1, 1, 0, 0]])
-    drift = lambda t, q: rate * np.array([q[1], -q[0]])
+    turn = lambda xi, t, q: xi[0] * np.array([1, -rate * q[1], rate * q[0], 0, 0, 0])
     (x, y), (u, v) = q0, v0
-    turn = (
-        (lambda t, q: np.ones(1)),
-        (lambda xi, t, q: xi[0] * np.array([1, -rate * q[1], rate * q[0], 0, 0, 0])),
-    )
     start = np.array([x, y, 0, 0, 0]), np.array([u, v, rate * x - v, u + rate * y, spin])
-    mass = np.diag([1, 1, 0.4, 0.4, 0.4])
-    return Problem(lambda t, q: mass, omega, *start, drift=drift, symmetries={"turn": turn})
+    drift, symmetries = lambda t, q: rate * np.array([q[1], -q[0]]), {"turn": (lambda t, q: np.ones(1), turn)}
+    return Problem(
+        lambda t, q: np.diag([1, 1, 0.4, 0.4, 0.4]), omega, *start, drift=drift, symmetries=symmetries
+    )
 
 
-def turntable_orbit(problem, t, rate=0.7):
-    """Closed form (x, y) of the ball's centre: velocity turns at w = 2 rate / 7."""
-    w, z, u = 2 * rate / 7, complex(*problem.q0[:2]), complex(*problem.v0[:2])
-    z = z + u * (np.exp(1j * w * t) - 1) / (1j * w)
+def turntable_centre(problem, t, rate=0.7):
+    """Closed form of the ball's x and y: a circle, the velocity turns at 2 rate / 7."""
+    w, z, u = 2j * rate / 7, complex(*problem.q0[:2]), complex(*problem.v0[:2])
+    z = z + u * (np.exp(w * t) - 1) / w
     return np.array([z.real, z.imag])
 
 
-# ---- continuous motion ------------------------------------------------------------------------------------
-
-
-def motion(problem, end, q0=None, v0=None):
+def motion(problem, end):
     """The motion on [0, end]: a function of t with values (q, v), by DOP853 at 1e-13."""
-    q0, v0 = problem.q0 if q0 is None else q0, problem.v0 if v0 is None else v0
-    n = q0.size
-    slope = lambda t, z: np.concatenate([z[n:], problem.acceleration(t, z[:n], z[n:])[0]])
-    start = np.concatenate([q0, v0])
-    solution = solve_ivp(slope, (0, end), start, "DOP853", rtol=1e-13, atol=1e-13, dense_output=True)
-    return lambda t: np.split(solution.sol(t), 2)
+    slope = lambda t, z: np.concatenate([z[z.size // 2 :], problem.acceleration(t, *np.split(z, 2))[0]])
+    start = np.concatenate([problem.q0, problem.v0])
+    found = solve_ivp(slope, (0, end), start, "DOP853", rtol=1e-13, atol=1e-13, dense_output=True)
+    return lambda t: np.split(found.sol(t), 2)
 
 
 def indicator(problem, t, q, v, alpha=0.5):
@@ -207,23 +171,16 @@ def indicator(problem, t, q, v, alpha=0.5):
     inverse = np.linalg.inv(problem.mass(t, q))
     reaction = problem.omega(t, q).T @ problem.acceleration(t, q, v)[1]
     slope, hessian = jacobian(lambda z: gradient(lambda x: problem.potential(t, x), z), q, 1e-2)
-    curvature = (12 * alpha * (1 - alpha) - 2) * v @ hessian @ v
-    return (reaction @ inverse @ reaction - slope @ inverse @ slope - curvature) / 8
+    bend = (12 * alpha * (1 - alpha) - 2) * v @ hessian @ v
+    return (reaction @ inverse @ reaction - slope @ inverse @ slope - bend) / 8
 
 
-def first_zero(problem, end, alpha=0.5, samples=200):
-    """First zero of G along the motion, or None on [0, end]."""
-    at = motion(problem, end)
+def first_zero(problem, end, alpha=0.5):
+    """First sign change of G along the motion, or None on [0, end]."""
+    at, times = motion(problem, end), np.linspace(0, end, 201)
     g = lambda t: indicator(problem, t, *at(t), alpha)
-    times = np.linspace(0, end, samples + 1)
-    values = [g(t) for t in times]
-    for i in range(samples):
-        if values[i] * values[i + 1] < 0:
-            return brentq(g, times[i], times[i + 1], xtol=1e-12)
-    return None
-
-
-# ---- the discrete equations -------------------------------------------------------------------------------
+    turns = np.flatnonzero(np.diff(np.sign([g(t) for t in times])))
+    return brentq(g, times[turns[0]], times[turns[0] + 1], xtol=1e-12) if turns.size else None
 
 
 def ld(problem, alpha, t, q, h, dq):
@@ -235,8 +192,7 @@ def ld(problem, alpha, t, q, h, dq):
 def slots(problem, alpha, t, q, h, dq):
     """minus = (D1 Ld, D2 Ld) and plus = (D3 Ld, D4 Ld), each with 1 + n components."""
     k = len(dq) + 1
-    shape = np.broadcast_shapes(np.shape(h), dq[0].shape, np.shape(t), q[0].shape)
-    z = np.array([np.broadcast_to(x, shape) for x in (t, *q, h, *dq)])
+    z = np.array(np.broadcast_arrays(t, *q, h, *dq))
     g = gradient(lambda z: ld(problem, alpha, z[0], z[1:k], z[k], z[k + 1 :]), z)
     return g[:k] - g[k:], g[k:]
 
@@ -245,20 +201,19 @@ def residual(problem, alpha, t, q, plus, y):
     """Energy, momentum and constraint equations of the step from (t, q), for y = (h, dq, lam)."""
     k = len(q) + 1
     h, dq, lam = y[0], y[1:k], y[k:]
-    balance = slots(problem, alpha, t, q, h, dq)[0] + plus
-    balance = balance - np.einsum("ai...,a...->i...", problem.forms(t, q), lam)
+    pull = np.einsum("ai...,a...->i...", problem.forms(t, q), lam)
     middle = problem.forms(t + h / 2, q + dq / 2)
-    return np.concatenate([balance, middle[:, 0] + np.einsum("ai...,i...->a...", middle[:, 1:], dq / h)])
+    rate = middle[:, 0] + np.einsum("ai...,i...->a...", middle[:, 1:], dq / h)
+    return np.concatenate([slots(problem, alpha, t, q, h, dq)[0] + plus - pull, rate])
 
 
 def linearised(problem, alpha, t, q, plus, y):
     """The residual and its Jacobian in y = (h, dq, lam)."""
-    f = lambda y: residual(problem, alpha, t, q[:, None], plus[:, None], y)
-    return jacobian(f, y, abs(y[0]) / 200)
+    return jacobian(lambda y: residual(problem, alpha, t, q[:, None], plus[:, None], y), y, abs(y[0]) / 200)
 
 
 def eliminated(problem, alpha, t, q, plus, h, y):
-    """(e, S, y): at fixed h solve for (dq, lam); e is the energy residual left and S = de/dh, a Schur complement."""
+    """(e, S, y): at fixed h solve for (dq, lam); e is the energy residual left, S = de/dh the Schur complement."""
     k = len(q) + 1
     y = np.concatenate([[h], y[1:k] * (h / y[0]), y[k:]])
     for _ in range(25):
@@ -272,115 +227,109 @@ def eliminated(problem, alpha, t, q, plus, h, y):
     return np.nan, np.nan, y
 
 
-@dataclass
-class Step:
-    """status ("ok", "no_root", "nonpositive_h", "crossed"), y = (h, dq, lam), S, and what the equations miss."""
-
-    status: str
-    y: np.ndarray
-    schur: float = np.nan
-    miss: float = np.nan
+def polish(problem, alpha, t, q, plus, y):
+    """(status, S, y): full Newton on (h, dq, lam), keeping the best; "ok" only if the equations hold to rounding."""
+    best, at, schur = np.inf, y, np.nan
+    for _ in range(5):
+        r, j = linearised(problem, alpha, t, q, plus, y)
+        if np.abs(r).max() < best:
+            best, at, schur = np.abs(r).max(), y, j[0, 0] - j[0, 1:] @ np.linalg.solve(j[1:, 1:], j[1:, 0])
+        y = y - np.linalg.solve(j, r)
+    return "ok" if best < 1e-12 * (1 + np.abs(plus).max()) else "no_root", schur, at
 
 
 def solve_step(problem, alpha, t, q, plus, last, y, cross=False):
-    """One EDLA step from (t, q), `plus` = (D3 Ld, D4 Ld) and length `last` of the step before, from the guess y.
+    """(status, S, y) of the step from (t, q) after one of length `last` with slots `plus`, from the guess y.
 
     At fixed h the rest is eliminated; e(h) has the trivial root h = -last, so f = e / (h + last) goes to a Newton
-    iteration whose slope is the Schur complement, |change| <= 0.3 h, inside [last / 10, 10 last].  If that does not
-    settle, the interval is searched for changes of sign.  `cross` allows, where there is no root, argmin |e(h)|.
+    iteration whose slope is the Schur complement, |change| <= 0.3 h, inside [last / 10, 10 last].  Where that does
+    not settle, the interval is searched for changes of sign.  `cross` takes argmin |e(h)| if there is no root.
     """
-    at = lambda h: eliminated(problem, alpha, t, q, plus, h, y)
-    low, high, h = last / 10, 10 * last, y[0]
+    at, h = lambda h: eliminated(problem, alpha, t, q, plus, h, y), y[0]
+    f = lambda h: at(h)[0] / (h + last)
     for _ in range(30):
         e, slope, new = at(h)
-        f = e / (h + last)
-        to = np.clip(h - f * (h + last) / (slope - f), max(0.7 * h, low), min(1.3 * h, high))
-        if not np.isfinite(to):
-            break
-        if abs(to - h) < 1e-7 * h:
-            step = polish(problem, alpha, t, q, plus, np.array([to, *new[1:]]))
-            if step.status == "ok":
-                return step
+        to = np.clip(h - e / (slope - e / (h + last)), max(0.7 * h, last / 10), min(1.3 * h, 10 * last))
+        if not abs(to - h) >= 1e-7 * h:
             break
         h = to
-    f = lambda h: at(h)[0] / (h + last)
-    grid = np.geomspace(low, high, 61)
-    values = np.array([f(h) for h in grid])
+    found = polish(problem, alpha, t, q, plus, new) if np.isfinite(e) else ("no_root", np.nan, y)
+    if found[0] == "ok":
+        return found
+    grid, behind = last * np.geomspace(0.1, 10, 61), last * np.linspace(-0.98, -0.02, 25)
+    values, negative = np.array([f(h) for h in grid]), np.array([f(h) for h in behind])
     turns = np.flatnonzero(values[:-1] * values[1:] < 0)
-    if turns.size:
-        i = turns[np.argmin(np.abs(np.log(grid[turns] / y[0])))]
-        h = brentq(f, grid[i], grid[i + 1], xtol=1e-14 * last, rtol=1e-14)
-        return polish(problem, alpha, t, q, plus, at(h)[2])
-    grid = -last * np.linspace(0.02, 0.98, 25)
-    behind = np.array([f(h) for h in grid])
-    status = "nonpositive_h" if (behind[:-1] * behind[1:] < 0).any() else "no_root"
+    for i in turns[np.argsort(np.abs(np.log(grid[turns] / y[0])))]:
+        h = brentq(lambda h: np.nan_to_num(f(h)), grid[i], grid[i + 1], rtol=1e-14)
+        found = polish(problem, alpha, t, q, plus, at(h)[2])
+        if found[0] == "ok":
+            return found
     if cross:
-        pass
-    return Step(status, y)
-
-
-def polish(problem, alpha, t, q, plus, y):
-    """Full Newton on (h, dq, lam), keeping the iterate with the smallest residual."""
-    best = Step("ok", y, np.nan, np.inf)
-    for _ in range(5):
-        r, j = linearised(problem, alpha, t, q, plus, y)
-        if np.abs(r).max() < best.miss:
-            schur = j[0, 0] - j[0, 1:] @ np.linalg.solve(j[1:, 1:], j[1:, 0])
-            best = Step("ok", y, schur, np.abs(r).max())
-        y = y - np.linalg.solve(j, r)
-    if best.miss > 1e-11 * (1 + np.abs(plus).max()):
-        best.status = "no_root"
-    return best
-
-
-@dataclass
-class Path:
-    """Rows k: t, q (N + 1 of them); h, dq, plus (N); lam, S (N - 1, from the second step on); the last status."""
-
-    t: np.ndarray
-    q: np.ndarray
-    h: np.ndarray
-    dq: np.ndarray
-    plus: np.ndarray
-    lam: np.ndarray
-    schur: np.ndarray
-    status: str
+        best = np.clip(np.nanargmin(np.abs(values * (grid + last))), 1, 59)
+        h = minimize_scalar(lambda h: abs(at(h)[0]), bounds=grid[[best - 1, best + 1]], method="bounded").x
+        return "crossed", *at(h)[1:]
+    return "nonpositive_h" if (negative[:-1] * negative[1:] < 0).any() else "no_root", np.nan, y
 
 
 def run(problem, h0, steps, alpha=0.5, end=np.inf, pin=False, cross=False):
-    """A first step of length h0 from M v0 at fixed step, then EDLA for `steps` steps in all or until t >= end.
+    """A first step of length h0 from M v0, then EDLA, `steps` in all or until t >= end or until there is no step.
 
-    `pin` holds the energy of the first step instead of that of the step before (autonomous problems only).
+    Rows k of the answer: t, q (one more than steps); h, dq, plus; lam, S and status belong to steps 1, 2, ...
+    and the last status is that of the step that ended the run.  `pin` holds the energy of the first step.
     """
-    t, q, v, k = 0.0, problem.q0.astype(float), problem.v0, problem.q0.size + 1
-    y = np.concatenate([[h0], h0 * v, 0 * problem.omega0(t, q)])
-    y = eliminated(problem, alpha, t, q, np.concatenate([[0.0], problem.mass(t, q) @ v]), h0, y)[2]
-    y = eliminated(problem, alpha, t, q, np.concatenate([[0.0], problem.mass(t, q) @ v]), h0, y)[2]
-    ts, qs, ys, pluses, schurs, status, ratio = [t], [q], [], [], [], "ok", 1.0
+    t, q, k = [0.0], [problem.q0.astype(float)], problem.q0.size + 1
+    y = np.concatenate([[h0], h0 * problem.v0, 0 * problem.omega0(0.0, q[0])])
+    for _ in range(2):
+        y = eliminated(
+            problem, alpha, 0.0, q[0], np.array([0, *problem.mass(0.0, q[0]) @ problem.v0]), h0, y
+        )[2]
+    ys, plus, found, ratio = [y], [], [], 1.0
     while True:
-        t, q = t + y[0], q + y[1:k]
-        plus = slots(problem, alpha, ts[-1], qs[-1], y[0], y[1:k])[1]
-        if pin and pluses:
-            plus[0] = pluses[0][0]
-        ts.append(t), qs.append(q), ys.append(y), pluses.append(plus)
-        if len(ys) >= steps or t >= end:
+        plus.append(slots(problem, alpha, t[-1], q[-1], y[0], y[1:k])[1])
+        t.append(t[-1] + y[0])
+        q.append(q[-1] + y[1:k])
+        if len(ys) >= steps or t[-1] >= end:
             break
-        guess = np.concatenate([[y[0]], y[1:k], y[k:]])
-        guess[:k] *= np.clip(ratio, 0.5, 2)
-        step = solve_step(problem, alpha, t, q, plus, y[0], guess, cross)
-        status = step.status
-        if status not in ("ok", "crossed"):
+        held = np.array([plus[0 if pin else -1][0], *plus[-1][1:]])
+        guess = np.concatenate([y[:k] * np.clip(ratio, 0.5, 2), y[k:]])
+        found.append(solve_step(problem, alpha, t[-1], q[-1], held, y[0], guess, cross))
+        if found[-1][0] not in ("ok", "crossed"):
             break
-        ratio, y = step.y[0] / y[0], step.y
-        schurs.append(step.schur)
-    ys = np.array(ys)
-    return Path(
-        np.array(ts),
-        np.array(qs),
-        ys[:, 0],
-        ys[:, 1:k],
-        np.array(pluses),
-        ys[1:, k:],
-        np.array(schurs),
-        status,
-    )
+        ratio, y = found[-1][2][0] / y[0], found[-1][2]
+        ys.append(y)
+    ys, rows = np.array(ys), {"t": np.array(t), "q": np.array(q), "plus": np.array(plus)}
+    rows |= {"h": ys[:, 0], "dq": ys[:, 1:k], "lam": ys[1:, k:]}
+    return SimpleNamespace(**rows, schur=np.array([s for _, s, _ in found]), status=[s for s, _, _ in found])
+
+
+def momentum_defects(problem, path, name):
+    """J_k - J_{k-1} - <plus_k, (xi(z_{k+1}) - xi(z_k))_Q(z_{k+1})> with J = <plus, xi_Q>, time components included."""
+    section, generator = problem.symmetries[name]
+    z, p = list(zip(path.t, path.q, strict=True)), path.plus
+    pair = lambda k, at: p[k] @ generator(section(*z[at]), *z[k + 1])
+    return np.array([pair(k, k) - pair(k - 1, k) for k in range(1, len(p))])
+
+
+def symplectic_defect(problem, alpha, path, k):
+    """max |Phi* Omega - Omega - d(lam omega)| at pair k - 1 -> k, in coordinates (t0, q0, h, dq); Omega = -d Theta+."""
+    n, h = path.q.shape[1] + 1, path.h[k - 1]
+    pack = lambda k, *more: np.concatenate([[path.t[k]], path.q[k], [path.h[k]], path.dq[k], *more])
+    split = lambda z: (z[0], z[1:n], z[n], z[n + 1 : 2 * n])
+
+    def two_form(z):
+        slope = jacobian(lambda z: slots(problem, alpha, *split(z))[1], z, h / 200)[1]
+        return np.concatenate([slope, slope]) - np.concatenate([slope, slope]).T
+
+    def equations(x):
+        z, y = x[: 2 * n], x[2 * n :]
+        t, q = z[0] + z[n], z[1:n] + z[n + 1 :]
+        return residual(problem, alpha, t, q, slots(problem, alpha, *split(z))[1], y)
+
+    z, y = pack(k - 1), np.concatenate([[path.h[k]], path.dq[k], path.lam[k - 1]])
+    slope = jacobian(equations, np.concatenate([z, y]), h / 200)[1]
+    dy = -np.linalg.solve(slope[:, 2 * n :], slope[:, : 2 * n])
+    push = np.concatenate([np.tile(np.eye(n), 2), dy[:n]])
+    forms = lambda z: np.einsum("ai...,a->i...", problem.forms(z[0] + z[n], z[1:n] + z[n + 1 :]), y[n:])
+    beta = jacobian(forms, z, h / 200)[1] + problem.forms(path.t[k], path.q[k]).T @ dy[n:]
+    beta = np.concatenate([beta, beta])
+    return np.abs(push.T @ two_form(pack(k)) @ push - two_form(z) - (beta.T - beta)).max()

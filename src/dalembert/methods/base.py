@@ -19,7 +19,7 @@ class State(NamedTuple):
     t = None  # a state without time; see TimedState
 
     @staticmethod
-    def of(q: Any, v: Any, t: Any = None) -> "State | TimedState":
+    def of(q: Any, v: Any, t: Any = None) -> Any:
         """The state at (q, v), with the time where there is one."""
         return State(q, v) if t is None else TimedState(q, v, t)
 

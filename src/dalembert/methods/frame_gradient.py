@@ -65,7 +65,7 @@ def _has_constant_metric(system: System, q: Array) -> bool:
     """Whether the mass matrix is written without q and without time."""
     if not system.timed:
         return is_written_constant(system.metric, q)
-    z = jax.ShapeDtypeStruct((q.shape[0] + 1,), q.dtype)
+    z = jnp.zeros(q.shape[0] + 1, q.dtype)
     return is_written_constant(lambda z: system.at(z[0]).metric(z[1:]), z)
 
 

@@ -8,13 +8,16 @@ from dalembert.zoo.knife_edge import KnifeEdge
 from dalembert.zoo.mobile_robot import MobileRobot
 from dalembert.zoo.nonholonomic_particle import NonholonomicParticle
 from dalembert.zoo.pendulum_cvt import PendulumCVT
+from dalembert.zoo.rheonomic_particle import RheonomicParticle, TravellingWell
 from dalembert.zoo.rolling_disk import RollingDisk
 from dalembert.zoo.round_body import RoundBody
 from dalembert.zoo.snakeboard import Snakeboard
 from dalembert.zoo.spring_particle import SpringParticle
 from dalembert.zoo.suslov import Suslov
+from dalembert.zoo.turntable import BallOnTurntable
 
 __all__ = [
+    "BallOnTurntable",
     "ChaplyginSleigh",
     "GroupSleigh",
     "HarmonicCVT",
@@ -23,9 +26,11 @@ __all__ = [
     "MobileRobot",
     "NonholonomicParticle",
     "PendulumCVT",
+    "RheonomicParticle",
     "RollingDisk",
     "RoundBody",
     "Snakeboard",
     "SpringParticle",
     "Suslov",
+    "TravellingWell",
 ]

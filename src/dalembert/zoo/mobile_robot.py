@@ -6,14 +6,19 @@ from dalembert.zoo.rolling_disk import RollingDisk
 
 
 class MobileRobot(RollingDisk):
-    """The rolling disk whose heading moves in the potential sin(xi) [modin2020]."""
+    """The rolling disk whose heading moves in the potential strength sin(xi); strength 1 is that of [modin2020]."""
+
+    strength: float = 1.0
 
     def potential(self, q):
-        return jnp.sin(q[3])
+        return self.strength * jnp.sin(q[3])
 
     def sections(self):
         """The potential leaves translations and rolling; turning changes it."""
         return {"rolling": super().sections()["rolling"]}
 
     def starts(self):
-        return {"default": self._rolling(heading=0.3, speed=1.2, turning=0.7)}
+        return {
+            "default": self._rolling(heading=0.3, speed=1.2, turning=0.7),
+            "well": self._rolling(heading=-1.2, speed=1.2, turning=0.7),
+        }

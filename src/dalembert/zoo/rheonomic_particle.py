@@ -1,0 +1,59 @@
+"""Particles whose constraint or potential changes with time."""
+
+import jax.numpy as jnp
+
+from dalembert.model import RheonomicSystem
+
+
+class RheonomicParticle(RheonomicSystem):
+    """A particle with z' = y x' + shake cos t, in V = stiffness (x^2 + y^2)/2: affine, and dependent on time."""
+
+    coordinates = ("x", "y", "z")
+    step = 0.05
+    shake: float = 0.3
+    stiffness: float = 1.0
+
+    def metric(self, t, q):
+        return jnp.eye(3)
+
+    def potential(self, t, q):
+        return 0.5 * self.stiffness * (q[0] ** 2 + q[1] ** 2)
+
+    def constraints(self, t, q):
+        return jnp.array([[-q[1], 0.0, 1.0]])
+
+    def offsets(self, t, q):
+        return jnp.array([self.shake * jnp.cos(t)])
+
+    def starts(self):
+        return {"default": ([1.0, 0.6, 0.5], [1.0, 0.5, 0.6 + self.shake])}
+
+
+class TravellingWell(RheonomicSystem):
+    """A particle with z' = y x' in V = x^2/2 + (y - c t)^2, a well that travels along y.
+
+    Going with the well is a symmetry of space and time, and horizontal: c p_y less the energy is kept.
+    """
+
+    coordinates = ("x", "y", "z")
+    step = 0.05
+    c: float = 0.4
+
+    def metric(self, t, q):
+        return jnp.eye(3)
+
+    def potential(self, t, q):
+        return 0.5 * q[0] ** 2 + (q[1] - self.c * t) ** 2
+
+    def constraints(self, t, q):
+        return jnp.array([[-q[1], 0.0, 1.0]])
+
+    def generators(self, t, q):
+        """Time and y together, as the well goes."""
+        return jnp.stack([jnp.ones(()), jnp.zeros(()), jnp.asarray(self.c, float), jnp.zeros(())])[:, None]
+
+    def sections(self):
+        return {"with the well": lambda t, q: jnp.ones(1)}
+
+    def starts(self):
+        return {"default": ([1.0, 0.6, 0.5], [1.0, 0.5, 0.6])}
