@@ -16,6 +16,7 @@ from dalembert.diagnostics import CoupledSystem, audit, nonholonomy
 from dalembert.methods import (
     DLA,
     DLA01,
+    EDLA,
     GNI,
     Composition,
     DiscreteGradient,
@@ -26,7 +27,7 @@ from dalembert.methods import (
     Reference,
     VariationalDLA,
 )
-from dalembert.model import Chart, GroupSystem, System, groups, system
+from dalembert.model import Chart, GroupSystem, RheonomicSystem, System, groups, system
 from dalembert.results import load
 from dalembert.simulate import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
 
@@ -35,6 +36,7 @@ __version__ = "0.4.0"
 __all__ = [
     "DLA",
     "DLA01",
+    "EDLA",
     "GNI",
     "Chart",
     "Composition",
@@ -47,6 +49,7 @@ __all__ = [
     "Method",
     "MotionWarning",
     "Reference",
+    "RheonomicSystem",
     "SimulationError",
     "Status",
     "System",

@@ -1,17 +1,14 @@
 """The energy-preserving, variable-step discrete Lagrange-d'Alembert method (EDLA) in plain NumPy.
 
 A second road to the numbers of the library, with which this module shares no code.  A problem is
-L(t, q, v) = v . M(t, q) v / 2 - V(t, q) with the constraints omega(t, q) v + omega0(t, q) = 0.  Nothing is derived
-by hand: derivatives of L, Ld, omega are complex steps, derivatives of those are differences of eighth order.
-Functions take the components along the first axis and accept complex entries and trailing (batch) axes.
+L(t, q, v) = v . M(t, q) v / 2 - V(t, q) with omega(t, q) v + omega0(t, q) = 0.  First derivatives are complex
+steps, derivatives of those are differences of eighth order.  Functions take components along the first axis.
 
-A step is kept as (t, q, h, dq), from (t, q) to (t + h, q + dq), so that nothing is lost in differences.  Slots:
-Ld(t0, q0, t1, q1); minus = (D1 Ld, D2 Ld), plus = (D3 Ld, D4 Ld); E- = D1 Ld, E+ = -D3 Ld.  The equations are
-    D1 Ld(k, k+1) + D3 Ld(k-1, k) = lam . omega0,   D2 Ld(k, k+1) + D4 Ld(k-1, k) = omega^T lam   at (t_k, q_k)
-    omega0 + omega dq / h = 0                                                  at the middle of the new step.
-The continuous multiplier has d/dt dL/dv - dL/dq = omega^T lam, so the discrete one is about -h lam.
-
-Source: J. Cortes, Energy conserving nonholonomic integrators; its equations (6) lack the omega0 term.
+A step is kept as (t, q, h, dq), from (t, q) to (t + h, q + dq), without differences of large numbers.  The slots of
+Ld(t0, q0, t1, q1) are minus = (D1, D2), plus = (D3, D4); E- = D1 Ld, E+ = -D3 Ld.  At (t_k, q_k) hold
+    D1 Ld(k, k+1) + D3 Ld(k-1, k) = lam . omega0,      D2 Ld(k, k+1) + D4 Ld(k-1, k) = omega^T lam,
+and omega0 + omega dq / h = 0 at the middle of the new step: J. Cortes, Energy conserving nonholonomic
+integrators, equations (6), which lack omega0.  Continuous: d/dt dL/dv - dL/dq = omega^T lam.
 """
 
 from collections.abc import Callable
@@ -49,29 +46,23 @@ def array(like, rows):
 
 @dataclass(frozen=True)
 class Problem:
-    """M, V, omega (m x n), omega0 (m, the `drift`), a start, and symmetries of Ld.
-
-    Symmetries are pairs section(t, q), in the Lie algebra, and generator(xi, t, q), the vector (xi_t, xi_q).
-    """
+    """M, forms = (omega0, omega) as m x (1 + n), start, V, symmetries (xi(t, q), (xi_t, xi_q)(xi, t, q))."""
 
     mass: Callable
-    omega: Callable
+    forms: Callable
     q0: np.ndarray
     v0: np.ndarray
     potential: Callable = lambda t, q: 0 * q[0]
-    drift: Callable | None = None
     symmetries: dict = field(default_factory=dict)
+    full: bool = True  # whether lam . omega0 stays in the energy equation, from which the paper drops it
+
+    def omega(self, t, q):
+        return self.forms(t, q)[:, 1:]
 
     def omega0(self, t, q):
-        """The dt component of the constraints; zero unless given."""
-        return 0 * self.omega(t, q)[:, 0] if self.drift is None else self.drift(t, q)
-
-    def forms(self, t, q):
-        """omega0 dt + omega dq as the rows of an m x (1 + n) matrix."""
-        return np.concatenate([self.omega0(t, q)[:, None], self.omega(t, q)], axis=1)
+        return self.forms(t, q)[:, 0]
 
     def lagrangian(self, t, q, v):
-        """Kinetic minus potential energy."""
         return np.einsum("i...,ij...,j...->...", v, self.mass(t, q), v) / 2 - self.potential(t, q)
 
     def acceleration(self, t, q, v):
@@ -86,7 +77,7 @@ class Problem:
 
 
 def particle(name="free", rate=0.0, c=0.4, modulated=0.0):
-    """z' = y x' (1 + modulated sin t) + rate cos t, unit mass; start (1, .6, .5) with (1, .5, .6 + rate)."""
+    """z' = y x' (1 + modulated sin t) + rate cos t; symmetry "xz" if free, "travel" if so and rate = 0."""
     potential = {
         "free": lambda t, q: 0 * q[0],
         "plane": lambda t, q: (q[0] ** 2 + q[1] ** 2) / 2,
@@ -96,78 +87,66 @@ def particle(name="free", rate=0.0, c=0.4, modulated=0.0):
         "cosine": lambda t, q: -np.cos(q[1]),
         "travelling": lambda t, q: q[0] ** 2 / 2 + (q[1] - c * t) ** 2,
     }[name]
-    symmetries = {
-        "free": {"xz": (lambda t, q: np.array([1, q[1]]), lambda xi, t, q: np.array([0, xi[0], 0, xi[1]]))},
-        "travelling": {"travel": (lambda t, q: np.ones(1), lambda xi, t, q: xi[0] * np.array([1, 0, c, 0]))},
-    }
-    omega = lambda t, q: array(q[0] + t, [[-q[1] * (1 + modulated * np.sin(t)), 0, 1]])
-    drift = (lambda t, q: array(q[0] + t, [[-rate * np.cos(t)]])[0]) if rate else None
+    factor = lambda t: 1 + modulated * np.sin(t)
+    slide = lambda t, q: np.array([1, q[1] * factor(t)]), lambda xi, t, q: np.array([0, xi[0], 0, xi[1]])
+    travel = lambda t, q: np.ones(1), lambda xi, t, q: xi[0] * np.array([1, 0, c, 0])
+    forms = lambda t, q: array(q[0] + t, [[-rate * np.cos(t), -q[1] * factor(t), 0, 1]])
     start = np.array([1, 0.6, 0.5]), np.array([1, 0.5, 0.6 + rate])
-    found = {} if rate or modulated else symmetries.get(name, {})
-    return Problem(lambda t, q: np.eye(3), omega, *start, potential, drift, found)
+    return Problem(lambda t, q: np.eye(3), forms, *start, potential, {"xz": slide, "travel": travel})
 
 
 def knife(u0=0.5, w0=1.0, phi0=0.4):
     """Skate (x, y, phi) on a slope, x' sin phi = y' cos phi, V = -x, mass and inertia 1."""
-    omega = lambda t, q: array(q[0], [[np.sin(q[2]), -np.cos(q[2]), 0]])
+    forms = lambda t, q: array(q[0], [[0, np.sin(q[2]), -np.cos(q[2]), 0]])
     start = np.array([0, 0, phi0]), np.array([u0 * np.cos(phi0), u0 * np.sin(phi0), w0])
-    return Problem(lambda t, q: np.eye(3), omega, *start, lambda t, q: -q[0])
+    return Problem(lambda t, q: np.eye(3), forms, *start, lambda t, q: -q[0])
 
 
 def robot(k=10.0, phi0=-1.2, roll=1.0, turn=0.9, q0=(0.0, 0.0, 0.0)):
-    """Disk (x, y, theta roll, phi heading), all inertias 1: (x', y') = theta' (cos phi, sin phi), V = k sin phi."""
-    omega = lambda t, q: array(q[0], [[1, 0, -np.cos(q[3]), 0], [0, 1, -np.sin(q[3]), 0]])
+    """Disk (x, y, theta roll, phi heading), inertias 1, (x', y') = theta' (cos phi, sin phi), V = k sin phi."""
+    forms = lambda t, q: array(q[0], [[0, 1, 0, -np.cos(q[3]), 0], [0, 0, 1, -np.sin(q[3]), 0]])
     start = np.array([*q0, phi0]), np.array([roll * np.cos(phi0), roll * np.sin(phi0), roll, turn])
-    section = lambda t, q: np.array([np.cos(q[3]), np.sin(q[3]), 1])
-    symmetries = {"roll": (section, lambda xi, t, q: np.array([0, *xi, 0]))}
-    return Problem(lambda t, q: np.eye(4), omega, *start, lambda t, q: k * np.sin(q[3]), None, symmetries)
+    roll = lambda t, q: np.array([np.cos(q[3]), np.sin(q[3]), 1]), lambda xi, t, q: np.array([0, *xi, 0])
+    return Problem(lambda t, q: np.eye(4), forms, *start, lambda t, q: k * np.sin(q[3]), {"roll": roll})
 
 
 disk = partial(robot, 0.0, 0.4, 1.1, 0.7, (0.3, -0.2, 0.1))  # the vertical rolling disk: no potential
 
 
 def sleigh(centre=False, u0=-1.2, w0=0.288, a=0.2):
-    """Chaplygin sleigh (x, y, theta), contact point or centre of mass; m = I = 1, I about the centre of mass."""
+    """Chaplygin sleigh (x, y, theta), contact point or centre of mass; mass and central inertia 1."""
     lever = lambda q: (-a * np.sin(q[2]), a * np.cos(q[2]))
     mass = lambda t, q: array(q[0], [[1, 0, lever(q)[0]], [0, 1, lever(q)[1]], [*lever(q), 1 + a * a]])
-    omega = lambda t, q: array(q[0], [[np.sin(q[2]), -np.cos(q[2]), a if centre else 0]])
-    if centre:
-        return Problem(lambda t, q: np.eye(3), omega, np.array([a, 0, 0]), np.array([u0, a * w0, w0]))
-    return Problem(mass, omega, np.zeros(3), np.array([u0, 0, w0]))
+    forms = lambda t, q: array(q[0], [[0, np.sin(q[2]), -np.cos(q[2]), a if centre else 0]])
+    start = np.array([a * centre, 0, 0]), np.array([u0, a * w0 * centre, w0])
+    return Problem((lambda t, q: np.eye(3)) if centre else mass, forms, *start)
 
 
 def turntable(rate=0.7, q0=(1.0, 0.2), v0=(0.3, -0.4), spin=0.5):
-    """Ball (homogeneous, m = r = 1) on a table turning at `rate`: x' - b' = -rate y, y' + a' = rate x.
-
-    (a', b', c') is its spin in space axes; as its inertia is isotropic, a, b, c may stand for coordinates.
-    """
-    omega = lambda t, q: array(q[0], [[1, 0, 0, -1, 0], [0, 1, 1, 0, 0]])
-    turn = lambda xi, t, q: xi[0] * np.array([1, -rate * q[1], rate * q[0], 0, 0, 0])
-    (x, y), (u, v) = q0, v0
+    """Homogeneous ball, m = r = 1, on a table turning at `rate`; (a', b', c') is its spin in space axes."""
+    forms = lambda t, q: array(q[0], [[rate * q[1], 1, 0, 0, -1, 0], [-rate * q[0], 0, 1, 1, 0, 0]])
+    turn = lambda t, q: np.ones(1), lambda xi, t, q: xi[0] * np.array([1, -rate * q[1], rate * q[0], 0, 0, 0])
+    (x, y), (u, v), mass = q0, v0, np.diag([1, 1, 0.4, 0.4, 0.4])
     start = np.array([x, y, 0, 0, 0]), np.array([u, v, rate * x - v, u + rate * y, spin])
-    drift, symmetries = lambda t, q: rate * np.array([q[1], -q[0]]), {"turn": (lambda t, q: np.ones(1), turn)}
-    return Problem(
-        lambda t, q: np.diag([1, 1, 0.4, 0.4, 0.4]), omega, *start, drift=drift, symmetries=symmetries
-    )
+    return Problem(lambda t, q: mass, forms, *start, symmetries={"turn": turn})
 
 
 def turntable_centre(problem, t, rate=0.7):
     """Closed form of the ball's x and y: a circle, the velocity turns at 2 rate / 7."""
-    w, z, u = 2j * rate / 7, complex(*problem.q0[:2]), complex(*problem.v0[:2])
-    z = z + u * (np.exp(w * t) - 1) / w
-    return np.array([z.real, z.imag])
+    w, (z, u) = 2j * rate / 7, np.array([problem.q0[:2], problem.v0[:2]]) @ [1, 1j]
+    return (z + u * (np.exp(w * t) - 1) / w).view(float)
 
 
 def motion(problem, end):
     """The motion on [0, end]: a function of t with values (q, v), by DOP853 at 1e-13."""
     slope = lambda t, z: np.concatenate([z[z.size // 2 :], problem.acceleration(t, *np.split(z, 2))[0]])
-    start = np.concatenate([problem.q0, problem.v0])
-    found = solve_ivp(slope, (0, end), start, "DOP853", rtol=1e-13, atol=1e-13, dense_output=True)
+    start, options = np.concatenate([problem.q0, problem.v0]), {"method": "DOP853", "dense_output": True}
+    found = solve_ivp(slope, (0, end), start, rtol=1e-13, atol=1e-13, **options)
     return lambda t: np.split(found.sol(t), 2)
 
 
 def indicator(problem, t, q, v, alpha=0.5):
-    """G: 8 G = |R|^2 - |V'|^2 - (12 alpha (1 - alpha) - 2) V''(v, v), norms in M^-1; constant M, no omega0."""
+    """G, 8 G = |R|^2 - |V'|^2 - (12 alpha (1 - alpha) - 2) V''(v, v), norms in M^-1; M constant, omega0 = 0."""
     inverse = np.linalg.inv(problem.mass(t, q))
     reaction = problem.omega(t, q).T @ problem.acceleration(t, q, v)[1]
     slope, hessian = jacobian(lambda z: gradient(lambda x: problem.potential(t, x), z), q, 1e-2)
@@ -184,7 +163,7 @@ def first_zero(problem, end, alpha=0.5):
 
 
 def ld(problem, alpha, t, q, h, dq):
-    """Ld = h/2 (L(alpha) + L(1 - alpha)), v = dq / h: alpha = 1/2 is the midpoint rule, 0 the trapezoidal one."""
+    """Ld = h/2 (L(alpha) + L(1 - alpha)), v = dq / h: alpha = 1/2 is the midpoint rule, 0 the trapezium."""
     part = lambda a: problem.lagrangian(t + a * h, q + a * dq, dq / h)
     return h * (part(alpha) + part(1 - alpha)) / 2
 
@@ -199,25 +178,21 @@ def slots(problem, alpha, t, q, h, dq):
 
 def residual(problem, alpha, t, q, plus, y):
     """Energy, momentum and constraint equations of the step from (t, q), for y = (h, dq, lam)."""
-    k = len(q) + 1
+    k, (q, plus) = len(q) + 1, (x[:, None] if x.ndim < y.ndim else x for x in (q, plus))
     h, dq, lam = y[0], y[1:k], y[k:]
     pull = np.einsum("ai...,a...->i...", problem.forms(t, q), lam)
+    pull[0] *= problem.full
     middle = problem.forms(t + h / 2, q + dq / 2)
     rate = middle[:, 0] + np.einsum("ai...,i...->a...", middle[:, 1:], dq / h)
     return np.concatenate([slots(problem, alpha, t, q, h, dq)[0] + plus - pull, rate])
 
 
-def linearised(problem, alpha, t, q, plus, y):
-    """The residual and its Jacobian in y = (h, dq, lam)."""
-    return jacobian(lambda y: residual(problem, alpha, t, q[:, None], plus[:, None], y), y, abs(y[0]) / 200)
-
-
 def eliminated(problem, alpha, t, q, plus, h, y):
-    """(e, S, y): at fixed h solve for (dq, lam); e is the energy residual left, S = de/dh the Schur complement."""
+    """(e, S, y): at fixed h solve for (dq, lam); left are the energy residual e, and S = de/dh."""
     k = len(q) + 1
     y = np.concatenate([[h], y[1:k] * (h / y[0]), y[k:]])
     for _ in range(25):
-        r, j = linearised(problem, alpha, t, q, plus, y)
+        r, j = jacobian(partial(residual, problem, alpha, t, q, plus), y, abs(y[0]) / 200)
         if not np.isfinite(j).all():
             break
         move = np.linalg.solve(j[1:, 1:], np.stack([r[1:], j[1:, 0]], axis=1))
@@ -228,22 +203,22 @@ def eliminated(problem, alpha, t, q, plus, h, y):
 
 
 def polish(problem, alpha, t, q, plus, y):
-    """(status, S, y): full Newton on (h, dq, lam), keeping the best; "ok" only if the equations hold to rounding."""
-    best, at, schur = np.inf, y, np.nan
+    """(status, S, y): full Newton on (h, dq, lam), keeping the best; "ok" if all is met to rounding."""
+    best, at, schur, guess = np.inf, y, np.nan, y[0]
     for _ in range(5):
-        r, j = linearised(problem, alpha, t, q, plus, y)
+        r, j = jacobian(partial(residual, problem, alpha, t, q, plus), y, abs(y[0]) / 200)
         if np.abs(r).max() < best:
             best, at, schur = np.abs(r).max(), y, j[0, 0] - j[0, 1:] @ np.linalg.solve(j[1:, 1:], j[1:, 0])
         y = y - np.linalg.solve(j, r)
-    return "ok" if best < 1e-12 * (1 + np.abs(plus).max()) else "no_root", schur, at
+    good = abs(at[0] - guess) < 0.01 * guess and best < 1e-12 * (1 + np.abs(plus).max())
+    return "ok" if good else "no_root", schur, at
 
 
 def solve_step(problem, alpha, t, q, plus, last, y, cross=False):
     """(status, S, y) of the step from (t, q) after one of length `last` with slots `plus`, from the guess y.
 
-    At fixed h the rest is eliminated; e(h) has the trivial root h = -last, so f = e / (h + last) goes to a Newton
-    iteration whose slope is the Schur complement, |change| <= 0.3 h, inside [last / 10, 10 last].  Where that does
-    not settle, the interval is searched for changes of sign.  `cross` takes argmin |e(h)| if there is no root.
+    f = e(h) / (h + last), without the trivial root, goes to a Newton iteration with |change| <= 0.3 h inside
+    [last / 10, 10 last], where else changes of sign are sought.  `cross` takes argmin |e(h)| if there is none.
     """
     at, h = lambda h: eliminated(problem, alpha, t, q, plus, h, y), y[0]
     f = lambda h: at(h)[0] / (h + last)
@@ -272,22 +247,19 @@ def solve_step(problem, alpha, t, q, plus, last, y, cross=False):
 
 
 def run(problem, h0, steps, alpha=0.5, end=np.inf, pin=False, cross=False):
-    """A first step of length h0 from M v0, then EDLA, `steps` in all or until t >= end or until there is no step.
+    """A first step of length h0 from M v0, then EDLA: `steps` in all, or until t >= end or a step fails.
 
-    Rows k of the answer: t, q (one more than steps); h, dq, plus; lam, S and status belong to steps 1, 2, ...
-    and the last status is that of the step that ended the run.  `pin` holds the energy of the first step.
+    t, q have one row more than h, dq, plus; lam, schur, status start with the second step, and a failed last
+    step leaves its status only.  `pin` holds the energy of the first step instead of that of the last one.
     """
     t, q, k = [0.0], [problem.q0.astype(float)], problem.q0.size + 1
     y = np.concatenate([[h0], h0 * problem.v0, 0 * problem.omega0(0.0, q[0])])
-    for _ in range(2):
-        y = eliminated(
-            problem, alpha, 0.0, q[0], np.array([0, *problem.mass(0.0, q[0]) @ problem.v0]), h0, y
-        )[2]
+    start = np.array([0, *problem.mass(0.0, q[0]) @ problem.v0])
+    y = eliminated(problem, alpha, 0.0, q[0], start, h0, y)[2]
     ys, plus, found, ratio = [y], [], [], 1.0
     while True:
         plus.append(slots(problem, alpha, t[-1], q[-1], y[0], y[1:k])[1])
-        t.append(t[-1] + y[0])
-        q.append(q[-1] + y[1:k])
+        t, q = [*t, t[-1] + y[0]], [*q, q[-1] + y[1:k]]
         if len(ys) >= steps or t[-1] >= end:
             break
         held = np.array([plus[0 if pin else -1][0], *plus[-1][1:]])
@@ -297,13 +269,13 @@ def run(problem, h0, steps, alpha=0.5, end=np.inf, pin=False, cross=False):
             break
         ratio, y = found[-1][2][0] / y[0], found[-1][2]
         ys.append(y)
-    ys, rows = np.array(ys), {"t": np.array(t), "q": np.array(q), "plus": np.array(plus)}
-    rows |= {"h": ys[:, 0], "dq": ys[:, 1:k], "lam": ys[1:, k:]}
-    return SimpleNamespace(**rows, schur=np.array([s for _, s, _ in found]), status=[s for s, _, _ in found])
+    ys, tail = np.array(ys), {"schur": np.array([s for _, s, _ in found]), "status": [s for s, _, _ in found]}
+    rows = {"t": np.array(t), "q": np.array(q), "plus": np.array(plus), **tail}
+    return SimpleNamespace(h=ys[:, 0], dq=ys[:, 1:k], lam=ys[1:, k:], **rows)
 
 
 def momentum_defects(problem, path, name):
-    """J_k - J_{k-1} - <plus_k, (xi(z_{k+1}) - xi(z_k))_Q(z_{k+1})> with J = <plus, xi_Q>, time components included."""
+    """J_k - J_{k-1} - <plus_k, (xi(z_{k+1}) - xi(z_k))_Q(z_{k+1})> with J = <plus, xi_Q>, z = (t, q)."""
     section, generator = problem.symmetries[name]
     z, p = list(zip(path.t, path.q, strict=True)), path.plus
     pair = lambda k, at: p[k] @ generator(section(*z[at]), *z[k + 1])
@@ -311,25 +283,20 @@ def momentum_defects(problem, path, name):
 
 
 def symplectic_defect(problem, alpha, path, k):
-    """max |Phi* Omega - Omega - d(lam omega)| at pair k - 1 -> k, in coordinates (t0, q0, h, dq); Omega = -d Theta+."""
-    n, h = path.q.shape[1] + 1, path.h[k - 1]
-    pack = lambda k, *more: np.concatenate([[path.t[k]], path.q[k], [path.h[k]], path.dq[k], *more])
-    split = lambda z: (z[0], z[1:n], z[n], z[n + 1 : 2 * n])
-
-    def two_form(z):
-        slope = jacobian(lambda z: slots(problem, alpha, *split(z))[1], z, h / 200)[1]
-        return np.concatenate([slope, slope]) - np.concatenate([slope, slope]).T
-
-    def equations(x):
-        z, y = x[: 2 * n], x[2 * n :]
-        t, q = z[0] + z[n], z[1:n] + z[n + 1 :]
-        return residual(problem, alpha, t, q, slots(problem, alpha, *split(z))[1], y)
-
-    z, y = pack(k - 1), np.concatenate([[path.h[k]], path.dq[k], path.lam[k - 1]])
-    slope = jacobian(equations, np.concatenate([z, y]), h / 200)[1]
-    dy = -np.linalg.solve(slope[:, 2 * n :], slope[:, : 2 * n])
+    """Phi* Omega - Omega - d(lam omega), relative, for steps k - 1 and k; Omega = -d(plus . d(t1, q1))."""
+    n = path.q.shape[1] + 1  # coordinates of a pair: x = (t0, q0, h, dq)
+    pair = lambda k: np.concatenate([[path.t[k]], path.q[k], [path.h[k]], path.dq[k]])
+    split, end = (
+        lambda x: (x[0], x[1:n], x[n], x[n + 1 : 2 * n]),
+        lambda x: (x[0] + x[n], x[1:n] + x[n + 1 : 2 * n]),
+    )
+    slope = lambda f, x: jacobian(f, x, path.h[k] / 200)[1]
+    curl = lambda b: np.tile(b.T, 2) - np.tile(b.T, 2).T  # d(b . dz1), from the derivatives of the covector b
+    plus = lambda x: slots(problem, alpha, *split(x))[1]
+    x, y = pair(k - 1), np.concatenate([[path.h[k]], path.dq[k], path.lam[k - 1]])
+    j = slope(lambda x: residual(problem, alpha, *end(x), plus(x), x[2 * n :]), np.concatenate([x, y]))
+    dy = -np.linalg.solve(j[:, 2 * n :], j[:, : 2 * n])
     push = np.concatenate([np.tile(np.eye(n), 2), dy[:n]])
-    forms = lambda z: np.einsum("ai...,a->i...", problem.forms(z[0] + z[n], z[1:n] + z[n + 1 :]), y[n:])
-    beta = jacobian(forms, z, h / 200)[1] + problem.forms(path.t[k], path.q[k]).T @ dy[n:]
-    beta = np.concatenate([beta, beta])
-    return np.abs(push.T @ two_form(pack(k)) @ push - two_form(z) - (beta.T - beta)).max()
+    pull = slope(lambda x: np.einsum("ai...,a->i...", problem.forms(*end(x)), y[n:]), x)
+    change = -push.T @ curl(slope(plus, pair(k))) @ push + curl(slope(plus, x))
+    return np.abs(change - curl(pull + problem.forms(*end(x)).T @ dy[n:])).max() / np.abs(change).max()

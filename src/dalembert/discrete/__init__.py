@@ -36,6 +36,13 @@ from dalembert.discrete.momenta import (
     projectors,
     symplectic_form,
 )
+from dalembert.discrete.spacetime import (
+    spacetime_constraint,
+    spacetime_form,
+    spacetime_forms,
+    spacetime_momentum_residual,
+    spacetime_slots,
+)
 
 __all__ = [
     "GRADIENTS",
@@ -70,5 +77,10 @@ __all__ = [
     "nonholonomic_momentum",
     "projectors",
     "slots",
+    "spacetime_constraint",
+    "spacetime_form",
+    "spacetime_forms",
+    "spacetime_momentum_residual",
+    "spacetime_slots",
     "symplectic_form",
 ]

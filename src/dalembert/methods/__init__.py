@@ -4,6 +4,7 @@ from dalembert.methods.base import Claims, Method, Report, State
 from dalembert.methods.composition import Composition
 from dalembert.methods.discrete_gradient import DiscreteGradient
 from dalembert.methods.dla import DLA, DLA01
+from dalembert.methods.edla import EDLA, well_posedness
 from dalembert.methods.frame_gradient import FrameGradient
 from dalembert.methods.gni import GNI
 from dalembert.methods.leapfrog import LeapFrog
@@ -17,6 +18,7 @@ from dalembert.methods.variational import VariationalDLA
 __all__ = [
     "DLA",
     "DLA01",
+    "EDLA",
     "GNI",
     "METHODS",
     "Claims",
@@ -34,4 +36,5 @@ __all__ = [
     "VariationalDLA",
     "method_from_text",
     "parasitic_amplitude",
+    "well_posedness",
 ]

@@ -14,6 +14,7 @@ from dalembert.methods.base import Method
 from dalembert.methods.composition import Composition
 from dalembert.methods.discrete_gradient import DiscreteGradient
 from dalembert.methods.dla import DLA, DLA01
+from dalembert.methods.edla import EDLA
 from dalembert.methods.frame_gradient import FrameGradient
 from dalembert.methods.gni import GNI
 from dalembert.methods.leapfrog import LeapFrog
@@ -59,6 +60,10 @@ _LAGRANGIANS: dict[str, Choice] = {
 _POINTS: dict[str, Choice] = {
     "left": ("discrete_constraint", lambda _: PointConstraint(0.0), None),
     "point": ("discrete_constraint", PointConstraint, _real),
+}
+_STEPS: dict[str, Choice] = {
+    "continuation": ("continuation", lambda _: True, None),
+    "unpinned": ("pin", lambda _: False, None),
 }
 _MAPS: dict[str, Choice] = {x: ("retraction", lambda _, x=x: x, None) for x in ("exp", "cayley", "mid")}
 _FLIGHTS: dict[str, Choice] = {
@@ -125,6 +130,11 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
         _maker(VariationalDLA, "dla-variational", {**_LAGRANGIANS, **_POINTS}),
         "midpoint, trapezoidal, alpha=A, gauss=S; left, point=A",
         "discrete Lagrange-d'Alembert, any metric",
+    ),
+    "edla": (
+        _maker(EDLA, "edla", {**_LAGRANGIANS, **_POINTS, **_STEPS}),
+        "midpoint, trapezoidal, alpha=A, gauss=S; left, point=A; continuation; unpinned",
+        "discrete Lagrange-d'Alembert with steps that keep the energy; any metric",
     ),
 }
 

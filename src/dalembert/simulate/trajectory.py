@@ -130,7 +130,9 @@ class Trajectory(eqx.Module):
         return float(self.t[0]) + int(self.steps) * float(self.h)
 
     def energy(self, full: bool = False) -> Any:
-        """(K,) total energy of v, or with `full=True` of the method's own velocity."""
+        """(K,) total energy of v, or with `full=True` of the method's own velocity; of EDLA E^+ of the steps."""
+        if full and "E_plus" in self.told:
+            return self.told["E_plus"]
         return self._measured(
             "energy_full" if full else "energy", total_energy, self.v_full if full else self.v
         )

@@ -1,0 +1,300 @@
+"""The extended discrete Lagrange-d'Alembert method: steps of the size that keeps the energy."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from dalembert.discrete import (
+    DiscreteConstraint,
+    DiscreteLagrangian,
+    Midpoint,
+    PointConstraint,
+    as_constraint,
+    as_lagrangian,
+    check_constraint,
+    check_lagrangian,
+    spacetime_constraint,
+    spacetime_slots,
+)
+from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
+from dalembert.methods.reflecting import half_kick
+from dalembert.methods.status import Status
+from dalembert.methods.step_size import search
+from dalembert.model import (
+    System,
+    acceleration,
+    annihilator,
+    as_arrays,
+    nearest_velocity,
+    offsets_at,
+    total_energy,
+)
+from dalembert.numerics import compiled, matvec, newton, solve, solve_spd
+
+
+class EDLAMemory(NamedTuple):
+    """What the last step leaves for the next."""
+
+    plus: Array
+    """p^+, the momentum with which it arrived."""
+    energy: Array
+    """The energy with which the next step has to depart."""
+    arrived: Array
+    """E^+, that with which it arrived."""
+    last: Array
+    """The size of the last step."""
+    before: Array
+    """The size of the step before it."""
+    schur: Array
+    """The Schur complement S of its equations: d(energy residual)/dh, about 2 h G."""
+    lam: Array
+    continued: Array
+    """How many steps were made by the least-squares continuation."""
+
+
+class _Start(NamedTuple):
+    """Where a step begins, as the equations need it."""
+
+    t: Array
+    q: Array
+    p: Array
+    v: Array
+    mass: Array
+    forms: Array
+    offsets: Array
+    energy: Array
+
+
+class EDLA(Method):
+    """The discrete Lagrange-d'Alembert method in space and time: the steps have the size that keeps the energy.
+
+    Equations: [cortes2004] (6) with the omega0 that is missing there, unknowns t2, q2, lam':
+        D1 L_d(1, 2) + D3 L_d(0, 1) = lam' . omega0,   D2 L_d(1, 2) + D4 L_d(0, 1) = omega^T lam',   omega_d(1, 2) = 0,
+    constraints omega0 dt + omega dq = 0, at the point 1; omega = A, omega0 = -b. The multipliers of the library are
+    lam = -lam' over the mean of the two steps. Without constraints this is the symplectic-energy-momentum integrator.
+    h is the size of the first step alone. A step that keeps the energy exists only while G keeps its sign
+    (`edla_well_posedness`); where there is none the run ends with Status.NO_ROOT or Status.NONPOSITIVE_H, and no step
+    is invented. `continuation=True` goes on with the step that misses the energy least, and counts such steps.
+    `pin=True` asks for the first step's energy every time, where it is constant; else for the last one's.
+    Memory: p^+, energies, step sizes. `sol.told` has, for the step that ends at each row: h, the Schur complement S,
+    G = S/(2h), E_plus (also sol.energy(full=True)), p_plus, continued.
+    """
+
+    discrete_lagrangian: DiscreteLagrangian = eqx.field(
+        default=Midpoint(), converter=lambda x: as_lagrangian(x, "EDLA")
+    )
+    discrete_constraint: DiscreteConstraint = eqx.field(
+        default=PointConstraint(), converter=lambda x: as_constraint(x, "EDLA")
+    )
+    continuation: bool = eqx.field(default=False, static=True, kw_only=True)
+    pin: bool = eqx.field(default=True, static=True, kw_only=True)
+    constant_metric = False
+    takes_affine = True
+    takes_time = True
+    variable_step = True
+
+    def __check_init__(self):
+        for name in ("continuation", "pin"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"EDLA: {name} must be True or False, got {getattr(self, name)!r}")
+
+    def _start(self, system: System, state: Any, p: Array, energy: Array) -> _Start:
+        here, q = system.at(state.t), state.q
+        forms = annihilator(here, q)
+        return _Start(state.t, q, p, state.v, here.metric(q), forms, offsets_at(here, q), energy)
+
+    def residuals(self, system: System, s: _Start, h: Array, u: Array, kick: Array) -> tuple[Array, Array]:
+        """How far the energy, and momentum and constraint, are from what the step from s must have.
+
+        kick = -lam' is the impulse of the constraint: p^- = p^+ + A^T kick.
+        """
+        q1 = s.q + h * u
+        before, _ = spacetime_slots(self.discrete_lagrangian, system, s.t, s.q, q1, u, h)
+        energy = before[0] - s.energy - jnp.sum(kick * s.offsets)
+        momentum = solve_spd(s.mass, -before[1:] - s.p - matvec(s.forms.T, kick))
+        held = spacetime_constraint(self.discrete_constraint, system, s.t, s.q, q1, u, h)
+        return energy, jnp.concatenate([momentum, held])
+
+    def _at(self, system: System, s: _Start, h: Array, guess: Array) -> tuple[Array, Array, Report]:
+        """The energy residual of the step of size h, with u and kick eliminated, and these."""
+        n, size = s.q.shape[0], _size(s)
+        x, report = solve_velocity(
+            lambda x: self.residuals(system, s, h, x[:n], x[n:] / size)[1],
+            guess,
+            State(s.q, s.v),
+            h,
+            jnp.zeros_like(s.v),
+        )
+        return self.residuals(system, s, h, x[:n], x[n:] / size)[0], x, report
+
+    def init(self, system: System, state: Any, h: Array) -> EDLAMemory:
+        here, q, v = system.at(state.t), state.q, state.v
+        # Half a kick less than on the constraint, as if a step had arrived; the part along A^T does not enter.
+        p = matvec(here.metric(q), 2 * v - half_kick(here, q, v, h))
+        s = self._start(system, state, p, jnp.zeros_like(h))
+        guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
+        # The energy that makes h the size of the first step.
+        energy, x, _ = self._at(system, s, h, guess)
+        lam = x[q.shape[0] :] / _size(s) / h
+        zero = jnp.zeros((), q.dtype)
+        return EDLAMemory(p, energy, energy, h, h, zero, lam, zero)
+
+    def step(self, system: System, state: Any, memory: EDLAMemory, h: Array):
+        s = self._start(system, state, memory.plus, memory.energy)
+        n, size, last = state.q.shape[0], _size(s), memory.last
+        scale = jnp.maximum(jnp.abs(s.energy), 0.5 * jnp.abs(jnp.sum(s.p * s.v)))
+        guess = jnp.concatenate([s.v, jnp.zeros(s.forms.shape[0], s.q.dtype)])
+        # The search sees numbers only; derivatives come from the equations at the root.
+        frozen = jax.tree.map(lax.stop_gradient, (system, s, guess, scale, last, memory.before))
+        found = search(
+            lambda h, x: self._at(frozen[0], frozen[1], h, x), frozen[2], *frozen[3:], self.continuation
+        )
+        h1, x, report, continued = self._polished(system, s, found, scale, last)
+        u, kick = x[:n], x[n:] / size
+        q1 = s.q + h1 * u
+        schur = self._schur(system, s, h1, u, kick)
+        _, arriving = spacetime_slots(self.discrete_lagrangian, system, s.t, s.q, q1, u, h1)
+        new = state.moved(q1, state.v, h1)
+        there = system.at(new.t)
+        v1 = nearest_velocity(there, q1, solve_spd(there.metric(q1), arriving[1:]))
+        kept = self.pin and not system.timed and not system.affine
+        energy = jnp.where(continued, -arriving[0], s.energy) if kept else -arriving[0]
+        memory = EDLAMemory(
+            arriving[1:], energy, -arriving[0], h1, last, schur, 2 * kick / (h1 + last),
+            memory.continued + continued.astype(h1.dtype),
+        )  # fmt: skip
+        return new._replace(v=v1), memory, report
+
+    def _polished(self, system: System, s: _Start, found: Any, scale: Array, last: Array):
+        """The root once more by Newton's method for all unknowns together, which has derivatives too."""
+        n, size = s.q.shape[0], _size(s)
+        # In one measure: steps in units of velocity, energies too.
+        speed = jnp.max(jnp.abs(s.v)) + jnp.finfo(s.q.dtype).tiny
+        tick, rate = lax.stop_gradient(last / speed), lax.stop_gradient(speed / scale)
+
+        def equations(y):
+            energy, rest = self.residuals(system, s, y[0] * tick, y[1 : n + 1], y[n + 1 :] / size)
+            return jnp.concatenate([(energy * rate)[None], rest])
+
+        guess = jnp.concatenate([(found.h / tick)[None], found.x])
+        y, info = newton(equations, guess, 1 / speed, noise=1e-6)
+        near = jnp.abs(y[0] * tick - found.h) <= 1e-3 * found.h
+        better = jnp.abs(equations(y)[0]) <= jnp.abs(equations(guess)[0]) + 4 * jnp.finfo(y.dtype).eps * speed
+        good = info.converged & near & better & ~found.continued
+        y = jnp.where(good, y, guess)
+        residual = jnp.where(found.continued, jnp.abs(found.e) / scale, jnp.abs(equations(y)[0]) / speed)
+        report = Report(residual, found.tries + info.iterations, found.status == Status.OK.code, found.status)
+        return y[0] * tick, y[1:], report, found.continued
+
+    def _schur(self, system: System, s: _Start, h: Array, u: Array, kick: Array) -> Array:
+        """S = J_hh - J_hy J_yy^-1 J_yh: the derivative of the energy residual with u and kick eliminated."""
+        n = u.shape[0]
+
+        def equations(x):
+            energy, rest = self.residuals(system, s, x[0], x[1 : n + 1], x[n + 1 :])
+            return jnp.concatenate([energy[None], rest])
+
+        jacobian = jax.jacfwd(equations)(jnp.concatenate([h[None], u, kick]))
+        return jacobian[0, 0] - jnp.sum(jacobian[0, 1:] * solve(jacobian[1:, 1:], jacobian[1:, 0]))
+
+    def output(self, system: System, state: Any, memory: EDLAMemory, h: Array) -> tuple[Array, Array]:
+        return state.v, memory.lam
+
+    def told(self, system: System, state: Any, memory: EDLAMemory) -> dict[str, Array]:
+        return {
+            "h": memory.last,
+            "S": memory.schur,
+            "G": 0.5 * memory.schur / memory.last,
+            "E_plus": memory.arrived,
+            "p_plus": memory.plus,
+            "continued": memory.continued,
+        }
+
+    def well_posedness(self, system: System, t: Array, q: Array, v: Array, reach: Array) -> Array:
+        """G at a state: half the second derivative of E^-(h) - lam' omega0 at h = 0, so that S = 2 h G + O(h^2).
+
+        By differences over step sizes up to `reach`, a small part of the time in which the motion changes.
+        """
+        state = State.of(q, v, t)
+        here = system.at(t)
+        s = self._start(system, state, matvec(here.metric(q), v), total_energy(here, q, v))
+        guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
+        # Weights of the second difference of order 6 without its middle, where the residual vanishes.
+        weights = np.array([3 / 2, -3 / 20, 1 / 90])
+        steps = reach * jnp.arange(1, 4) / 3
+        both = jnp.concatenate([steps, -steps])
+        energies = jax.vmap(lambda h: self._at(system, s, h, guess)[0])(both)
+        total = jnp.sum(jnp.asarray(weights) * (energies[:3] + energies[3:]))
+        return 0.5 * total / steps[0] ** 2
+
+    def hint(self, trajectory: Any) -> str | None:
+        if trajectory.status not in (Status.NO_ROOT, Status.NONPOSITIVE_H):
+            return None
+        last, schur = (float(trajectory.told[name][-1]) for name in ("h", "S"))
+        g = well_posedness(trajectory.system, self, trajectory.t[-1:], trajectory.q[-1:], trajectory.v[-1:])[
+            0
+        ]
+        return (
+            f"the last step had h = {last:.6g} and the Schur complement S = {schur:.3g}; there G = {g:.3g}. Steps that "
+            "keep the energy end where G changes sign (edla_well_posedness finds where), for every h. Use "
+            "FrameGradient(), which keeps the energy with equal steps"
+            + ("" if self.continuation else ", or EDLA(continuation=True), which does not keep it there")
+        )
+
+    def check_description(self, system: System) -> None:
+        super().check_description(system)
+        check_lagrangian(self.discrete_lagrangian, system)
+        check_constraint(self.discrete_constraint, system)
+
+    def composable(self) -> str | None:
+        return "the sizes of its steps are its own"
+
+    def claims(self, system: System) -> Claims:
+        natural = not (system.timed or system.affine)
+        free = not system.constrained
+        symmetric = self.discrete_lagrangian.symmetric and (free or self.discrete_constraint.symmetric)
+        return Claims(2 if symmetric else 1, energy=natural, reversible=False, on_constraint=True)
+
+    @property
+    def spelling(self) -> str:
+        options = [self.discrete_lagrangian.spelling, self.discrete_constraint.spelling]
+        options = [x for x in options if x not in ("midpoint", "point=0.5")]
+        options += ["continuation"] * self.continuation + ["unpinned"] * (not self.pin)
+        return f"edla:{','.join(options)}" if options else "edla"
+
+
+def _size(s: _Start) -> Array:
+    """The velocity that one unit of an impulse makes, so that one measure of corrections serves all unknowns."""
+    z = solve_spd(s.mass, s.forms.T)
+    return jnp.maximum(jnp.max(jnp.abs(z), initial=0.0), jnp.finfo(z.dtype).tiny)
+
+
+@compiled
+def _over_rows(method: EDLA, system: System, t: Array, q: Array, v: Array, reach: Array) -> Array:
+    return jax.vmap(lambda *row: method.well_posedness(system, *row))(t, q, v, reach)
+
+
+@compiled
+def _times(system: System, t: Array, q: Array, v: Array) -> Array:
+    """The time in which the motion changes, at each row."""
+
+    def one(t, q, v):
+        here = system.at(t)
+        speed, change = (
+            jnp.sqrt(jnp.sum(x * matvec(here.metric(q), x))) for x in (v, acceleration(here, q, v)[0])
+        )
+        return speed / (change + jnp.finfo(q.dtype).tiny)
+
+    return jax.vmap(one)(t, q, v)
+
+
+def well_posedness(system: System, method: EDLA, t: Any, q: Any, v: Any) -> np.ndarray:
+    """(K,) G at rows of states."""
+    t, q, v = (np.asarray(x, float) for x in (t, q, v))
+    system, method = as_arrays(system), as_arrays(method)
+    reach = 0.03 * np.minimum(np.asarray(_times(system, t, q, v)), 1.0)
+    return np.asarray(_over_rows(method, system, t, q, v, reach))
