@@ -3,10 +3,9 @@
 A second road to the numbers of the library, with which this module shares no code.  A problem is
 L(t, q, v) = v . M(t, q) v / 2 - V(t, q) with omega(t, q) v + omega0(t, q) = 0.  First derivatives are complex
 steps, derivatives of those are differences of eighth order.  Functions take components along the first axis.
-
-A step is kept as (t, q, h, dq), from (t, q) to (t + h, q + dq), without differences of large numbers.  The slots of
-Ld(t0, q0, t1, q1) are minus = (D1, D2), plus = (D3, D4); E- = D1 Ld, E+ = -D3 Ld.  At (t_k, q_k) hold
-    D1 Ld(k, k+1) + D3 Ld(k-1, k) = lam . omega0,      D2 Ld(k, k+1) + D4 Ld(k-1, k) = omega^T lam,
+A step is kept as (t, q, h, dq), from (t, q) to (t + h, q + dq), to spare differences of large numbers.
+The slots of Ld(t0, q0, t1, q1): minus = (D1, D2), plus = (D3, D4); E- = D1 Ld, E+ = -D3 Ld.  The equations:
+    D1 Ld(k, k+1) + D3 Ld(k-1, k) = lam . omega0,      D2 Ld(k, k+1) + D4 Ld(k-1, k) = omega^T lam   at k,
 and omega0 + omega dq / h = 0 at the middle of the new step: J. Cortes, Energy conserving nonholonomic
 integrators, equations (6), which lack omega0.  Continuous: d/dt dL/dv - dL/dq = omega^T lam.
 """
@@ -103,7 +102,7 @@ def knife(u0=0.5, w0=1.0, phi0=0.4):
 
 
 def robot(k=10.0, phi0=-1.2, roll=1.0, turn=0.9, q0=(0.0, 0.0, 0.0)):
-    """Disk (x, y, theta roll, phi heading), inertias 1, (x', y') = theta' (cos phi, sin phi), V = k sin phi."""
+    """Disk (x, y, roll theta, heading phi), (x', y') = theta' (cos phi, sin phi); V = k sin phi."""
     forms = lambda t, q: array(q[0], [[0, 1, 0, -np.cos(q[3]), 0], [0, 0, 1, -np.sin(q[3]), 0]])
     start = np.array([*q0, phi0]), np.array([roll * np.cos(phi0), roll * np.sin(phi0), roll, turn])
     roll = lambda t, q: np.array([np.cos(q[3]), np.sin(q[3]), 1]), lambda xi, t, q: np.array([0, *xi, 0])
@@ -134,7 +133,8 @@ def turntable(rate=0.7, q0=(1.0, 0.2), v0=(0.3, -0.4), spin=0.5):
 def turntable_centre(problem, t, rate=0.7):
     """Closed form of the ball's x and y: a circle, the velocity turns at 2 rate / 7."""
     w, (z, u) = 2j * rate / 7, np.array([problem.q0[:2], problem.v0[:2]]) @ [1, 1j]
-    return (z + u * (np.exp(w * t) - 1) / w).view(float)
+    z = z + u * (np.exp(w * t) - 1) / w
+    return np.array([z.real, z.imag])
 
 
 def motion(problem, end):
@@ -146,7 +146,7 @@ def motion(problem, end):
 
 
 def indicator(problem, t, q, v, alpha=0.5):
-    """G, 8 G = |R|^2 - |V'|^2 - (12 alpha (1 - alpha) - 2) V''(v, v), norms in M^-1; M constant, omega0 = 0."""
+    """G, 8 G = |R|^2 - |V'|^2 - (12 alpha (1 - alpha) - 2) V''(v, v), norms in M^-1, M constant."""
     inverse = np.linalg.inv(problem.mass(t, q))
     reaction = problem.omega(t, q).T @ problem.acceleration(t, q, v)[1]
     slope, hessian = jacobian(lambda z: gradient(lambda x: problem.potential(t, x), z), q, 1e-2)
@@ -218,7 +218,7 @@ def solve_step(problem, alpha, t, q, plus, last, y, cross=False):
     """(status, S, y) of the step from (t, q) after one of length `last` with slots `plus`, from the guess y.
 
     f = e(h) / (h + last), without the trivial root, goes to a Newton iteration with |change| <= 0.3 h inside
-    [last / 10, 10 last], where else changes of sign are sought.  `cross` takes argmin |e(h)| if there is none.
+    [last / 10, 10 last]; else changes of sign are sought there.  `cross` then takes argmin |e(h)|.
     """
     at, h = lambda h: eliminated(problem, alpha, t, q, plus, h, y), y[0]
     f = lambda h: at(h)[0] / (h + last)
@@ -259,7 +259,8 @@ def run(problem, h0, steps, alpha=0.5, end=np.inf, pin=False, cross=False):
     ys, plus, found, ratio = [y], [], [], 1.0
     while True:
         plus.append(slots(problem, alpha, t[-1], q[-1], y[0], y[1:k])[1])
-        t, q = [*t, t[-1] + y[0]], [*q, q[-1] + y[1:k]]
+        t.append(t[-1] + y[0])
+        q.append(q[-1] + y[1:k])
         if len(ys) >= steps or t[-1] >= end:
             break
         held = np.array([plus[0 if pin else -1][0], *plus[-1][1:]])
@@ -286,17 +287,14 @@ def symplectic_defect(problem, alpha, path, k):
     """Phi* Omega - Omega - d(lam omega), relative, for steps k - 1 and k; Omega = -d(plus . d(t1, q1))."""
     n = path.q.shape[1] + 1  # coordinates of a pair: x = (t0, q0, h, dq)
     pair = lambda k: np.concatenate([[path.t[k]], path.q[k], [path.h[k]], path.dq[k]])
-    split, end = (
-        lambda x: (x[0], x[1:n], x[n], x[n + 1 : 2 * n]),
-        lambda x: (x[0] + x[n], x[1:n] + x[n + 1 : 2 * n]),
-    )
+    end = lambda x: (x[0] + x[n], x[1:n] + x[n + 1 : 2 * n])
     slope = lambda f, x: jacobian(f, x, path.h[k] / 200)[1]
     curl = lambda b: np.tile(b.T, 2) - np.tile(b.T, 2).T  # d(b . dz1), from the derivatives of the covector b
-    plus = lambda x: slots(problem, alpha, *split(x))[1]
+    plus = lambda x: slots(problem, alpha, x[0], x[1:n], x[n], x[n + 1 : 2 * n])[1]
     x, y = pair(k - 1), np.concatenate([[path.h[k]], path.dq[k], path.lam[k - 1]])
     j = slope(lambda x: residual(problem, alpha, *end(x), plus(x), x[2 * n :]), np.concatenate([x, y]))
     dy = -np.linalg.solve(j[:, 2 * n :], j[:, : 2 * n])
     push = np.concatenate([np.tile(np.eye(n), 2), dy[:n]])
-    pull = slope(lambda x: np.einsum("ai...,a->i...", problem.forms(*end(x)), y[n:]), x)
+    pull = slope(lambda x: (problem.forms(*end(x)).T @ y[n:]).T, x) + problem.forms(*end(x)).T @ dy[n:]
     change = -push.T @ curl(slope(plus, pair(k))) @ push + curl(slope(plus, x))
-    return np.abs(change - curl(pull + problem.forms(*end(x)).T @ dy[n:])).max() / np.abs(change).max()
+    return np.abs(change - curl(pull)).max() / np.abs(change).max()

@@ -18,17 +18,31 @@ FIGURES = (".png", ".svg", ".pdf")
 def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
     """What was conserved and how well: quantity, value at the start, largest deviation."""
     rows = []
-    kinds = [("energy", False)]
-    if not np.array_equal(sol.v, sol.v_full):
-        kinds.append(("energy of the method's own velocity", True))
-    for name, full in kinds:
-        energy = sol.energy(full=full)
+    timed = sol.system is not None and sol.system.timed
+    affine = sol.system is not None and sol.system.affine
+    kinds = [("energy", sol.energy())]
+    if timed or affine:
+        why = "the system depends on time" if timed else "the constraint does work"
+        kinds = [(f"energy (not conserved: {why})", sol.energy())]
+    if affine:
+        kinds.append(("moving energy", sol.moving_energy()))
+    if "E_plus" in sol.told:
+        kinds.append(("energy E+ of the steps", sol.energy(full=True)))
+    elif not np.array_equal(sol.v, sol.v_full):
+        kinds.append(("energy of the method's own velocity", sol.energy(full=True)))
+    for name, energy in kinds:
         change = np.max(np.abs(energy - energy[0]))
         relative = f" ({change / abs(energy[0]):.1e} relative)" if energy[0] else ""
         rows.append((name, f"{energy[0]:.10g}", f"{change:.1e}{relative}"))
     # The number of one-forms from their shape: computing the multipliers would compile for nothing.
-    if sol.system is not None and jax.eval_shape(annihilator, sol.system, sol.q[0]).shape[0]:
-        rows.append(("constraint A(q) v", "0", f"{np.max(sol.constraint_residual()):.1e}"))
+    if sol.system is not None and jax.eval_shape(annihilator, sol.system.at(0.0), sol.q[0]).shape[0]:
+        what = "constraint A v - b" if affine else "constraint A(q) v"
+        rows.append((what, "0", f"{np.max(sol.constraint_residual()):.1e}"))
+    if "h" in sol.told:
+        h = sol.told["h"]
+        rows.append(("step size", f"{h[0]:.6g}", f"{np.min(h):.4g} to {np.max(h):.4g}"))
+    if np.any(sol.told.get("continued", 0)):
+        rows.append(("steps that miss the energy", "0", f"{int(sol.told['continued'][-1])}"))
     if sol.method is not None and sol.method.parasitic:
         size = sol.parasitic_amplitude()
         rows.append(("parasitic mode", f"{size[0]:.1e}", f"{np.max(size):.1e}"))
@@ -41,28 +55,33 @@ def report(console: Console, sol: Trajectory) -> None:
     table = Table("quantity", "start", rows, title_justify="left")
     name = type(sol.system).__name__
     spelling = sol.method.spelling if sol.method is not None else ""
-    table.title = (
-        f"{name} by {spelling}, h = {float(sol.h):.6g}, {int(sol.steps):,} steps to t = {sol.t[-1]:.6g}"
-    )
+    first = "first " * ("h" in sol.told)
+    table.title = f"{name} by {spelling}, {first}h = {float(sol.h):.6g}, {int(sol.steps):,} steps to t = {sol.t[-1]:.6g}"
     for row in conserved(sol):
         table.add_row(*row)
     console.print(table)
 
 
 def figure(sol: Trajectory, path: Path) -> None:
-    """Writes path and energy error side by side."""
+    """Writes path and energy error side by side, and the step sizes where they differ."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained", width_ratios=(1, 1.25))
+    varied = "h" in sol.told
+    widths = (1, 1.25, 1.25)[: 2 + varied]
+    fig, (left, right, *more) = plt.subplots(
+        1, len(widths), figsize=(10.5 + 4.8 * varied, 4.2), layout="constrained", width_ratios=widths
+    )
     if len(sol.q[0]) > 1:
         sol.plot.path(ax=left)
     else:
         left.plot(sol.t, sol.q[:, 0], lw=0.8)
         left.set(xlabel="t", ylabel="q")
-    sol.plot.energy(ax=right)
+    sol.plot.energy(ax=right, full=varied)
+    if varied:
+        sol.plot.steps(ax=more[0])
     fig.savefig(path, dpi=150)
     plt.close(fig)
 

@@ -70,6 +70,7 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
             "energy": (rows, sol.energy()),
             "energy_full": (rows, sol.energy(full=True)),
             "constraint_residual": (rows, sol.constraint_residual()),
+            **_told(sol, rows),
         },
         coords=coords,
     )
@@ -80,10 +81,12 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
         "multipliers": "Lagrange multipliers: d/dt dL/dv - dL/dq = A(q)^T lam",
         "energy": "total energy of v",
         "energy_full": "total energy of v_full",
-        "constraint_residual": "largest entry of A(q) v",
+        "constraint_residual": "largest entry of A(q) v, or of A v - b where the constraints are affine",
+        "moving_energy": "total energy less p . Z, Z the drift of affine constraints",
     }
     for name, text in long_names.items():
-        data[name].attrs["long_name"] = text
+        if name in data:
+            data[name].attrs["long_name"] = text
     if system is not None:
         static = {k: v for k, v in vars(system).items() if isinstance(v, str)}
         told = {
@@ -113,6 +116,17 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
             "status": Status.from_code(int(sol.code)).name,
         }
     return data
+
+
+def _told(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
+    """What the method says of its steps, and the moving energy where the constraints are affine."""
+    beside = {name: np.asarray(x) for name, x in sol.told.items()}
+    found: dict[str, Any] = {
+        f"told_{name}": ((*rows, "coordinate")[: x.ndim], x) for name, x in beside.items()
+    }
+    if (sol.system is not None and sol.system.affine) or "moving_energy" in (sol.stored or {}):
+        found["moving_energy"] = (rows, sol.moving_energy())
+    return found
 
 
 def save(sol: Trajectory, path: Any) -> None:
@@ -155,7 +169,11 @@ def load(path: Any, system: System | None = None) -> Trajectory:
         "group": told.get("group"),
         "units": data.unit.values.tolist() if "unit" in data.coords else [],
         **{key: told[key] for key in ("system", "parameters", "options", "method", "versions")},
-        **{key: data[key].values for key in ("energy", "energy_full", "constraint_residual")},
+        **{
+            key: data[key].values
+            for key in ("energy", "energy_full", "constraint_residual", "moving_energy")
+            if key in data
+        },
     }
     if system is not None and list(system.coordinates) != stored["coordinates"]:
         raise ValueError(
@@ -182,4 +200,9 @@ def load(path: Any, system: System | None = None) -> Trajectory:
         method=method,
         save_every=int(told["save_every"]),
         stored=stored,
+        told={
+            str(name).removeprefix("told_"): x.values
+            for name, x in data.data_vars.items()
+            if str(name).startswith("told_")
+        },
     )

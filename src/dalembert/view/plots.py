@@ -23,6 +23,7 @@ COLOURS = {
     "gni": "#56B4E9",
     "lie-gni": "#56B4E9",
     "dla-variational": "#882255",
+    "edla": "#117733",
     "reference": "#333333",
 }
 # Below this a relative error is rounding; log axes end here.
@@ -60,6 +61,10 @@ def _system(trajectory: Trajectory) -> str:
     if trajectory.system is not None:
         return type(trajectory.system).__name__
     return (trajectory.stored or {}).get("system", "stored run").rpartition(":")[2]
+
+
+def _step(trajectory: Trajectory) -> str:
+    return f"{'first ' * ('h' in trajectory.told)}h = {float(trajectory.h):.4g}"
 
 
 def _coordinates(trajectory: Trajectory) -> tuple[str, ...]:
@@ -110,7 +115,26 @@ class Plots:
         style = {"lw": 1.3, **method_style(_label(sol)), **style}
         ax.semilogy(*_envelope(np.asarray(sol.t[1:]), np.maximum(error[1:], FLOOR)), **style)
         ax.set(xlabel="t", ylabel="|E - E(0)| / |E(0)|" if energy[0] else "|E - E(0)|")
-        ax.set_title(f"energy error, {_system(sol)}, h = {float(sol.h):.4g}", loc="left")
+        ax.set_title(f"energy error, {_system(sol)}, {_step(sol)}", loc="left")
+        return ax
+
+    def steps(self, ax: Axes | None = None, **style: Any) -> Axes:
+        """The size of each step against the time at which it ends, for methods whose steps differ."""
+        sol = self.trajectory
+        if "h" not in sol.told:
+            raise ValueError(
+                f"the steps of {_label(sol)} are equal, h = {float(sol.h):g}; those of EDLA() differ"
+            )
+        ax = _axes(ax)
+        style = {"lw": 1.3, **method_style(_label(sol)), **style}
+        h, t = np.asarray(sol.told["h"])[1:], np.asarray(sol.t)[1:]
+        ax.plot(t, h, **style)
+        if len(h) and np.max(h) > 20 * np.min(h):
+            ax.set_yscale("log")
+        elif len(h) and np.ptp(h) < 1e-6 * np.max(h):  # rounding is no picture
+            ax.set_ylim(0.5 * np.max(h), 1.5 * np.max(h))
+        ax.set(xlabel="t", ylabel="h")
+        ax.set_title(f"step size, {_system(sol)}, {_step(sol)}", loc="left")
         return ax
 
     def axis(self, which: int = 3, ax: Axes | None = None, **style: Any) -> Axes:

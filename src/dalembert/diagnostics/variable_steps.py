@@ -1,0 +1,183 @@
+"""Methods whose steps differ in size: whether they have a next step, and the laws of mechanics in space and time."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dalembert.discrete import (
+    spacetime_constraint,
+    spacetime_form,
+    spacetime_forms,
+    spacetime_momentum_residual,
+    spacetime_slots,
+)
+from dalembert.methods import EDLA, Reference, well_posedness
+from dalembert.model import SpaceTime, System, as_arrays
+from dalembert.numerics import compiled, newton
+from dalembert.simulate import Trajectory, simulate
+
+
+class WellPosedness(NamedTuple):
+    """G at a state, and along the exact motion from there."""
+
+    G: float
+    """At the state: S = 2 h G + O(h^2). A step that keeps the energy exists while this keeps its sign."""
+    zero: float | None
+    """When it changes sign for the first time; None where it does not before the end."""
+    t: np.ndarray
+    along: np.ndarray
+    """(K,) G at the times t of the exact motion."""
+
+    def __str__(self) -> str:
+        ahead = f"changes sign at t = {self.zero:.6g}" if self.zero is not None else "keeps its sign"
+        return f"G = {self.G:.6g}; until t = {self.t[-1]:g} it {ahead}"
+
+
+def edla_well_posedness(
+    system: System,
+    q: Any,
+    v: Any,
+    *,
+    method: EDLA | None = None,
+    t0: float = 0.0,
+    ahead: float = 10.0,
+    points: int = 400,
+) -> WellPosedness:
+    """G of EDLA at (q, v), and where it changes sign on the exact motion within the time `ahead`.
+
+    G is half the second derivative, at h = 0, of the energy with which a step of size h departs. Steps that keep the
+    energy exist while it keeps its sign; near its zero there are none, whatever h is. For a constant mass matrix and
+    the midpoint rule 8 G = |R|^2 - |grad V|^2 - V''(v, v), norms of covectors, R the reaction. `points` is how many
+    times are looked at: zeros closer together may be missed.
+    """
+    method = EDLA() if method is None else method
+    if not isinstance(method, EDLA):
+        raise ValueError(f"G is defined for EDLA, got {method!r}")
+    if not ahead > 0 or not isinstance(points, int) or points < 2:
+        raise ValueError(f"ahead must be positive and points at least 2, got {ahead!r} and {points!r}")
+    method.check_description(system)
+    sol = simulate(system, Reference(), q, v, h=ahead / points, steps=points, t0=t0, throw=False)
+    rows = [np.asarray(x) for x in (sol.t, sol.q, sol.v)]
+    found = well_posedness(system, method, *rows)
+    # The start itself may be a zero: only what is clearly of one sign begins a side.
+    size = 1e-9 * max(float(np.max(np.abs(found))), np.finfo(float).tiny)
+    signs = np.where(np.abs(found) > size, np.sign(found), 0)
+    known = np.flatnonzero(signs)
+    turn = next((i for i, j in zip(known, known[1:], strict=False) if signs[i] != signs[j]), None)
+    zero = None
+    if turn is not None:
+        base = [x[turn] for x in rows]
+        low, high = 0.0, float(rows[0][known[known > turn][0]] - base[0])
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            at = simulate(system, Reference(), *base[1:], h=middle, steps=1, t0=base[0])
+            g = well_posedness(system, method, at.t[-1:], at.q[-1:], at.v[-1:])[0]
+            low, high = (middle, high) if np.sign(g) == signs[turn] else (low, middle)
+            if high - low < 1e-10 * max(1.0, abs(float(base[0]))):
+                break
+        zero = float(base[0]) + 0.5 * (low + high)
+    return WellPosedness(float(found[0]), zero, rows[0], found)
+
+
+class VariableStepLaws(NamedTuple):
+    """What consecutive steps of EDLA do; zero is what the theorems say."""
+
+    energy: float | None
+    """How much E^+ changes, relative to its size; None where the exact energy changes too."""
+    momentum: dict[str, float]
+    """The residual of the momentum equation in space and time for each section, relative to the momenta."""
+    symplectic: float
+    """The defect of F* Omega = Omega + d(lam' omega) in space and time, relative."""
+
+
+def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaws:
+    """The laws over a run by EDLA with save_every=1: energy and momentum at every step, the form at some."""
+    system, method = trajectory.system, trajectory.method
+    if not isinstance(method, EDLA) or system is None or trajectory.save_every != 1:
+        raise ValueError("these are laws of EDLA: give a run by it with its system and save_every=1")
+    if np.ndim(trajectory.q) != 2 or len(trajectory.t) < 4:
+        raise ValueError("these are laws of one run of three steps or more; of an ensemble take a member")
+    if np.any(np.asarray(trajectory.told["continued"])):
+        raise ValueError("the run has steps that miss the energy; its laws hold up to the first of them")
+    shared = as_arrays(system), as_arrays(method)
+    # Each triple in its own time and about its own place, because differences of large numbers lose digits.
+    z = _triples(trajectory)
+    size = np.max(np.abs(np.asarray(trajectory.told["E_plus"])))
+    energy = None
+    if not (system.timed or system.affine):
+        energy = float(np.ptp(np.asarray(trajectory.told["E_plus"])[1:]) / max(size, np.finfo(float).tiny))
+    momentum = {}
+    for i, name in enumerate(SpaceTime(shared[0]).sections()):
+        residual, scale = (np.asarray(x) for x in _momentum(*shared, jnp.asarray(z), i))
+        momentum[name] = float(np.max(np.abs(residual)) / max(np.max(scale), np.finfo(float).tiny))
+    pick = np.unique(np.linspace(0, len(z) - 1, rows).astype(int))
+    lam = -np.asarray(trajectory.multipliers)[2:]  # of the step that ends at the third point, at its beginning
+    h = np.asarray(trajectory.told["h"])
+    lam = lam * (0.5 * (h[1:-1] + h[2:]))[:, None]
+    symplectic = max(float(_symplectic(*shared, jnp.asarray(z[k]), jnp.asarray(lam[k]))) for k in pick)
+    return VariableStepLaws(energy, momentum, symplectic)
+
+
+def _triples(trajectory: Trajectory) -> np.ndarray:
+    """(K - 2, 3, 1 + n) points of space and time, times exact to the step sizes."""
+    t, q, h = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.told["h"]))
+    times = np.stack([t[1:-1] - h[1:-1], t[1:-1], t[1:-1] + h[2:]], axis=1)
+    return np.concatenate([times[:, :, None], np.stack([q[:-2], q[1:-1], q[2:]], axis=1)], axis=2)
+
+
+@compiled
+def _momentum(system: System, method: EDLA, z: Array, which: Array) -> tuple[Array, Array]:
+    sections = list(SpaceTime(system).sections().values())
+
+    def one(z):
+        found = [spacetime_momentum_residual(method.discrete_lagrangian, system, s, z) for s in sections]
+        h = z[1, 0] - z[0, 0]
+        u = (z[1, 1:] - z[0, 1:]) / h
+        arrived = spacetime_slots(method.discrete_lagrangian, system, z[0, 0], z[0, 1:], z[1, 1:], u, h)[1]
+        whole = SpaceTime(system)
+        sizes = [jnp.sum(jnp.abs(whole.generators(z[1]) @ s(z[1])) * jnp.abs(arrived)) for s in sections]
+        return jnp.stack(found)[which], jnp.stack(sizes)[which]
+
+    return jax.vmap(one)(z)
+
+
+@compiled
+def _symplectic(system: System, method: EDLA, z: Array, lam: Array) -> Array:
+    """The defect at one triple; the next point is solved for again, so that it has derivatives."""
+    ld, constraint, size = method.discrete_lagrangian, method.discrete_constraint, z.shape[1]
+
+    def between(a, b):
+        h = b[0] - a[0]
+        return a[0], a[1:], b[1:], (b[1:] - a[1:]) / h, h
+
+    def following(x):
+        """The third point and lam', from the first two."""
+        z0, z1 = x[:size], x[size:]
+        arrived = spacetime_slots(ld, system, *between(z0, z1))[1]
+
+        def equations(y):
+            z2 = y[:size]
+            departed = spacetime_slots(ld, system, *between(z1, z2))[0]
+            force = spacetime_forms(system, z1).T @ y[size:]
+            held = spacetime_constraint(constraint, system, *between(z1, z2))
+            return jnp.concatenate([departed + arrived - force, held])
+
+        guess = jnp.concatenate([z[2], lam])
+        return newton(equations, guess, 1 / (jnp.max(jnp.abs(guess)) + 1.0), noise=1e-6)[0]
+
+    x = jnp.concatenate([z[0], z[1]])
+
+    def impulse(x):
+        """lam' omega as a one-form on the pair."""
+        forms = spacetime_forms(system, x[size:])
+        return jnp.concatenate([jnp.zeros(size), forms.T @ following(x)[size:]])
+
+    after, slope = following(x), jax.jacfwd(lambda x: following(x)[:size])(x)
+    step = jnp.concatenate([jnp.eye(2 * size)[size:], slope])
+    turned = jax.jacfwd(impulse)(x)
+    before = spacetime_form(ld, system, x)
+    moved = step.T @ spacetime_form(ld, system, jnp.concatenate([z[1], after[:size]])) @ step
+    return jnp.max(jnp.abs(moved - before - (turned.T - turned))) / jnp.maximum(1.0, jnp.max(jnp.abs(moved)))
