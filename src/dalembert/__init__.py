@@ -12,7 +12,7 @@ if os.environ.get("JAX_ENABLE_X64", "1").lower() not in ("0", "false", "off", ""
     jax.config.update("jax_enable_x64", True)
 
 from dalembert import diagnostics, discrete, zoo
-from dalembert.diagnostics import CoupledSystem, audit, nonholonomy
+from dalembert.diagnostics import CoupledSystem, audit, edla_well_posedness, nonholonomy
 from dalembert.methods import (
     DLA,
     DLA01,
@@ -58,6 +58,7 @@ __all__ = [
     "audit",
     "diagnostics",
     "discrete",
+    "edla_well_posedness",
     "ensemble",
     "groups",
     "load",

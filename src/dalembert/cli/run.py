@@ -55,8 +55,8 @@ def report(console: Console, sol: Trajectory) -> None:
     table = Table("quantity", "start", rows, title_justify="left")
     name = type(sol.system).__name__
     spelling = sol.method.spelling if sol.method is not None else ""
-    first = "first " * ("h" in sol.told)
-    table.title = f"{name} by {spelling}, {first}h = {float(sol.h):.6g}, {int(sol.steps):,} steps to t = {sol.t[-1]:.6g}"
+    step = f"{'first ' * ('h' in sol.told)}h = {float(sol.h):.6g}"
+    table.title = f"{name} by {spelling}, {step}, {int(sol.steps):,} steps to t = {sol.t[-1]:.6g}"
     for row in conserved(sol):
         table.add_row(*row)
     console.print(table)
@@ -70,9 +70,9 @@ def figure(sol: Trajectory, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     varied = "h" in sol.told
-    widths = (1, 1.25, 1.25)[: 2 + varied]
+    widths = (1.1, 1.25, 1.25)[: 2 + varied]
     fig, (left, right, *more) = plt.subplots(
-        1, len(widths), figsize=(10.5 + 4.8 * varied, 4.2), layout="constrained", width_ratios=widths
+        1, len(widths), figsize=(10.5 + 6 * varied, 4.2), layout="constrained", width_ratios=widths
     )
     if len(sol.q[0]) > 1:
         sol.plot.path(ax=left)

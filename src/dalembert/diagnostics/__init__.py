@@ -1,6 +1,7 @@
 """What a method keeps and what a system is, measured."""
 
 from dalembert.diagnostics.auditing import audit
+from dalembert.diagnostics.balance import EnergyBalance, energy_balance
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.discrete import (
     DiscreteLaws,
@@ -49,6 +50,12 @@ from dalembert.diagnostics.structure import (
     structure,
     theorem_4_4,
 )
+from dalembert.diagnostics.variable_steps import (
+    VariableStepLaws,
+    WellPosedness,
+    edla_well_posedness,
+    variable_step_laws,
+)
 
 __all__ = [
     "Audit",
@@ -56,6 +63,7 @@ __all__ = [
     "CoupledSystem",
     "DiscreteLaws",
     "Drift",
+    "EnergyBalance",
     "Fibration",
     "Involution",
     "Latitude",
@@ -65,13 +73,17 @@ __all__ = [
     "Parasitic",
     "Structure",
     "Terms",
+    "VariableStepLaws",
     "Verdict",
     "Volume",
+    "WellPosedness",
     "audit",
     "averaging",
     "compare",
     "discrete_laws",
     "drift",
+    "edla_well_posedness",
+    "energy_balance",
     "exact_ends",
     "fibration_defects",
     "fitted_order",
@@ -106,5 +118,6 @@ __all__ = [
     "structure",
     "symplectic_defect",
     "theorem_4_4",
+    "variable_step_laws",
     "volume_change",
 ]

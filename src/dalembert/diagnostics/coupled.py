@@ -63,6 +63,8 @@ class CoupledSystem(eqx.Module):
                 f"{name} is not a coupled system in coordinates: it lives on {system.group.name}; "
                 f"look at Chart({name}(), g)"
             )
+        if system.timed:
+            raise ValueError(f"{name} is not a coupled system: it depends on time")
         q = system.start()[0] if q is None else q
         system = as_arrays(system)
         q = np.asarray(q, float)
@@ -70,6 +72,8 @@ class CoupledSystem(eqx.Module):
         told = jax.tree.map(np.asarray, _facts(system, np.concatenate([q[None], around])))
         if system.gives("forces"):
             raise ValueError(f"{name} is not a coupled system: it has non-conservative forces")
+        if system.affine:
+            raise ValueError(f"{name} is not a coupled system: its constraints are affine")
         if told["frame"][0] != 2:
             raise ValueError(
                 f"{name} is not a coupled system: its velocities have {int(told['frame'][0])} degrees of freedom, "

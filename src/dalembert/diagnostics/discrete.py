@@ -16,7 +16,7 @@ from dalembert.diagnostics.rows import over_rows
 from dalembert.diagnostics.stepmap import as_shared
 from dalembert.discrete import projectors
 from dalembert.methods import Method, Reflecting
-from dalembert.model import System, as_arrays, difference, displaced, project, total_energy
+from dalembert.model import System, as_arrays, difference, displaced, drift_at, nearest_velocity, total_energy
 from dalembert.numerics import compiled, matvec, solve_spd
 
 
@@ -44,7 +44,7 @@ def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     """
     system, method, h = shared
     q1, plus, _ = method.flight(system, q, u, h)
-    arrived = 2 * project(system, q, u) - u  # M^-1 p^+ at q; u itself for methods on D
+    arrived = 2 * nearest_velocity(system, q, u) - u  # M^-1 p^+ at q; u itself for methods on D
     p, p1 = matvec(system.metric(q), arrived), matvec(system.metric(q1), plus)
     sections = [section(q) for section in system.sections().values()]
     residual = [
@@ -156,7 +156,8 @@ def _symplectic(shared: Any, q: Array, u: Array) -> Array:
 
         (here, there), (near, q1, plus, p1) = jax.jacfwd(moved, has_aux=True)(z)
         here, there = _as_velocities(system, near, here), _as_velocities(system, q1, there)
-        kick = 2 * matvec(projectors(system, q1)[1].T, matvec(system.metric(q1), plus))
+        beyond = plus - drift_at(system, q1) if system.affine else plus
+        kick = 2 * matvec(projectors(system, q1)[1].T, matvec(system.metric(q1), beyond))
         return jnp.stack([matvec(here.T, z[n:]), matvec(there.T, p1), matvec(there.T, kick)])
 
     derivative = jax.jacfwd(forms)(_state(system, q, u))

@@ -40,8 +40,9 @@ class Audit:
     own_constraint: float
     """The same of the method's own velocity."""
     reversibility: float
-    """Largest defect of a step, back, and reversed again."""
-    volume: Volume
+    """Largest defect of a step, back, and reversed again; NaN where constraints are affine or steps differ."""
+    volume: Volume | None
+    """None for methods whose steps differ in size."""
     integrals: dict[str, Drift]
     """Everything the exact motion keeps, and what became of it."""
     laws: DiscreteLaws | None = None
@@ -168,11 +169,12 @@ class Audit:
             rows.append(("parasitic mode", f"{p.first:.1e} to {p.largest:.1e}{warn}"))
         else:
             rows.append(("parasitic mode", "none"))
-        rate = self.volume.rate
-        # e^-100 in a unit of time: some direction is lost altogether.
-        rows.append(("log det / time", f"{rate:+.1e}" if rate > -100 else "singular"))
-        if self.on_constraint:
-            rows.append(("  as h goes to zero", f"{self.volume.limit:+.1e}"))
+        if self.volume is not None:
+            rate = self.volume.rate
+            # e^-100 in a unit of time: some direction is lost altogether.
+            rows.append(("log det / time", f"{rate:+.1e}" if rate > -100 else "singular"))
+            if self.on_constraint:
+                rows.append(("  as h goes to zero", f"{self.volume.limit:+.1e}"))
         for name, drift in self.integrals.items():
             rows.append((name, f"{drift.verdict} {drift.largest:.1e}\n{drift.slope:+.1e}({drift.error:.0e})"))
         return rows
@@ -220,6 +222,8 @@ def _order_cell(order: Order) -> str:
 
 
 def _defect(x: float) -> str:
+    if np.isnan(x):
+        return "not defined"
     return f"kept {x:.0e}" if x < ROUNDING else f"BROKEN {x:.1e}"
 
 

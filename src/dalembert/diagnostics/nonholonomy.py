@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model import Chart, GroupSystem, System, annihilator, as_arrays, check_system
+from dalembert.model import Chart, GroupSystem, SpaceTime, System, annihilator, as_arrays, check_system
 from dalembert.numerics import compiled
 
 # Singular values below this part of the largest count as zero; brackets of smooth functions are exact to rounding.
@@ -27,7 +27,9 @@ class Nonholonomy(NamedTuple):
     nearby: tuple[int, ...]
     """The same at a configuration near q; it differs where q is a singular point."""
     dimension: int
-    """The number of coordinates."""
+    """The number of coordinates, and one more for the time where it counts."""
+    spacetime: bool = False
+    """Whether the directions are those of space and time: the constraint is affine, or depends on time."""
 
     @property
     def is_holonomic(self) -> bool:
@@ -40,7 +42,7 @@ class Nonholonomy(NamedTuple):
         return self.dimension - self.nearby[-1]
 
     def __str__(self) -> str:
-        vector = f"growth vector ({', '.join(map(str, self.growth))})"
+        vector = f"growth vector {'in space and time ' * self.spacetime}({', '.join(map(str, self.growth))})"
         if self.growth != self.nearby:
             vector += f", nearby ({', '.join(map(str, self.nearby))})"
         if self.nearby[0] == self.dimension:
@@ -58,7 +60,8 @@ class Nonholonomy(NamedTuple):
 def nonholonomy(system: System, q: Any = None) -> Nonholonomy:
     """The growth vector of the constraint at q, by default the system's own start, and near it.
 
-    D^1 = D, D^(j+1) = D^j + [D, D^j]; the brackets are derivatives of vector fields that span D near q.
+    D^1 = D, D^(j+1) = D^j + [D, D^j]; the brackets are derivatives of vector fields that span D near q. Where the
+    constraint is affine or depends on time, D is that of space and time, which has the drift in it.
     """
     check_system(system)
     q = np.asarray(system.start()[0] if q is None else q, float)
@@ -68,9 +71,12 @@ def nonholonomy(system: System, q: Any = None) -> Nonholonomy:
     if isinstance(system, GroupSystem):
         system, q = Chart(system, jnp.asarray(q)), np.zeros(system.velocity_dimension)
         n = len(q)
+    spacetime = system.affine or system.timed
+    if spacetime:
+        system, q, n = SpaceTime(system), np.concatenate([[0.0], q]), n + 1
     system = as_arrays(system)
     nearby = _growth(system, q + 0.05 * np.random.default_rng(2).normal(size=n), None)
-    return Nonholonomy(_growth(system, q, nearby[-1]), nearby, n)
+    return Nonholonomy(_growth(system, q, nearby[-1]), nearby, n, spacetime)
 
 
 def _growth(system: System, q: np.ndarray, goal: int | None) -> tuple[int, ...]:

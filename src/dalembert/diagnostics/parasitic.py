@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.diagnostics.rows import over_rows
-from dalembert.model import System, annihilator, as_arrays
+from dalembert.model import System, annihilator, as_arrays, offsets_at
 from dalembert.simulate import Trajectory
 
 # A difference of this order passes what alternates and suppresses what is smooth by (h/time scale)^8.
@@ -39,10 +39,13 @@ class Parasitic(NamedTuple):
 
 
 def _normal(system: System, q: Array, u: Array) -> Array:
-    """The components of u along an orthonormal basis of the complement of D, made from the one-forms in order."""
+    """The components of u along an orthonormal basis of the complement of D, made from the one-forms in order.
+
+    Of affine constraints those of u beyond the allowed velocities.
+    """
     a = annihilator(system, q)
     gram = a @ jnp.linalg.solve(system.metric(q), a.T)
-    return jnp.linalg.solve(jnp.linalg.cholesky(gram), a @ u)
+    return jnp.linalg.solve(jnp.linalg.cholesky(gram), a @ u - offsets_at(system, q))
 
 
 def normal_velocity(trajectory: Trajectory) -> np.ndarray:

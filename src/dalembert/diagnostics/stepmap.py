@@ -12,7 +12,15 @@ from jax import Array
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.rows import over_rows
 from dalembert.methods import Method
-from dalembert.model import System, as_arrays, difference, displaced, nearest_frame, orthonormal_frame
+from dalembert.model import (
+    System,
+    as_arrays,
+    difference,
+    displaced,
+    drift_at,
+    nearest_frame,
+    orthonormal_frame,
+)
 from dalembert.simulate import simulate
 
 # Central differences of order six; exact to rounding for maps as smooth as a step.
@@ -122,9 +130,9 @@ def fibration_defects(
 
 def _place(system: System, q: Array, u: Array, b: Array, dq: Array, dw: Array) -> tuple[Array, Array]:
     """The state near (q, u) on D whose coordinates differ by dq, dw in the frame b, extended smoothly."""
-    w = b.T @ system.metric(q) @ u
+    w = b.T @ system.metric(q) @ (u - drift_at(system, q))
     near = displaced(system, q, dq)
-    return near, nearest_frame(system, near, b) @ (w + dw)
+    return near, drift_at(system, near) + nearest_frame(system, near, b) @ (w + dw)
 
 
 def _place_freely(system: System, q: Array, u: Array, dq: Array, du: Array) -> tuple[Array, Array]:
@@ -133,7 +141,7 @@ def _place_freely(system: System, q: Array, u: Array, dq: Array, du: Array) -> t
 
 def _read(system: System, q: Array, u: Array, base: Array, b: Array) -> Array:
     """The coordinates (q, w) of a state near the configuration where b was taken."""
-    w = nearest_frame(system, q, b).T @ system.metric(q) @ u
+    w = nearest_frame(system, q, b).T @ system.metric(q) @ (u - drift_at(system, q))
     return jnp.concatenate([difference(system, base, q), w])
 
 

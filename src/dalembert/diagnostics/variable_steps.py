@@ -1,5 +1,6 @@
 """Methods whose steps differ in size: whether they have a next step, and the laws of mechanics in space and time."""
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -49,8 +50,9 @@ def edla_well_posedness(
     """G of EDLA at (q, v), and where it changes sign on the exact motion within the time `ahead`.
 
     G is half the second derivative, at h = 0, of the energy with which a step of size h departs. Steps that keep the
-    energy exist while it keeps its sign; near its zero there are none, whatever h is. For a constant mass matrix and
-    the midpoint rule 8 G = |R|^2 - |grad V|^2 - V''(v, v), norms of covectors, R the reaction. `points` is how many
+    energy exist while it keeps its sign; near its zero two roots meet and vanish, whatever h is, unless a step
+    happens to end beyond it. For a constant mass matrix and the midpoint rule
+    8 G = |R|^2 - |grad V|^2 - V''(v, v), norms of covectors, R the reaction. `points` is how many
     times are looked at: zeros closer together may be missed.
     """
     method = EDLA() if method is None else method
@@ -66,7 +68,7 @@ def edla_well_posedness(
     size = 1e-9 * max(float(np.max(np.abs(found))), np.finfo(float).tiny)
     signs = np.where(np.abs(found) > size, np.sign(found), 0)
     known = np.flatnonzero(signs)
-    turn = next((i for i, j in zip(known, known[1:], strict=False) if signs[i] != signs[j]), None)
+    turn = next((i for i, j in pairwise(known) if signs[i] != signs[j]), None)
     zero = None
     if turn is not None:
         base = [x[turn] for x in rows]
@@ -114,7 +116,9 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
         residual, scale = (np.asarray(x) for x in _momentum(*shared, jnp.asarray(z), i))
         momentum[name] = float(np.max(np.abs(residual)) / max(np.max(scale), np.finfo(float).tiny))
     pick = np.unique(np.linspace(0, len(z) - 1, rows).astype(int))
-    lam = -np.asarray(trajectory.multipliers)[2:]  # of the step that ends at the third point, at its beginning
+    lam = -np.asarray(trajectory.multipliers)[
+        2:
+    ]  # of the step that ends at the third point, at its beginning
     h = np.asarray(trajectory.told["h"])
     lam = lam * (0.5 * (h[1:-1] + h[2:]))[:, None]
     symplectic = max(float(_symplectic(*shared, jnp.asarray(z[k]), jnp.asarray(lam[k]))) for k in pick)

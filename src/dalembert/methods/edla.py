@@ -73,13 +73,14 @@ class EDLA(Method):
     """The discrete Lagrange-d'Alembert method in space and time: the steps have the size that keeps the energy.
 
     Equations: [cortes2004] (6) with the omega0 that is missing there, unknowns t2, q2, lam':
-        D1 L_d(1, 2) + D3 L_d(0, 1) = lam' . omega0,   D2 L_d(1, 2) + D4 L_d(0, 1) = omega^T lam',   omega_d(1, 2) = 0,
+        D1 L_d(1, 2) + D3 L_d(0, 1) = lam' . omega0, D2 L_d(1, 2) + D4 L_d(0, 1) = omega^T lam', omega_d(1, 2) = 0,
     constraints omega0 dt + omega dq = 0, at the point 1; omega = A, omega0 = -b. The multipliers of the library are
     lam = -lam' over the mean of the two steps. Without constraints this is the symplectic-energy-momentum integrator.
-    h is the size of the first step alone. A step that keeps the energy exists only while G keeps its sign
-    (`edla_well_posedness`); where there is none the run ends with Status.NO_ROOT or Status.NONPOSITIVE_H, and no step
-    is invented. `continuation=True` goes on with the step that misses the energy least, and counts such steps.
-    `pin=True` asks for the first step's energy every time, where it is constant; else for the last one's.
+    h is the size of the first step alone. Steps that keep the energy exist while G keeps its sign
+    (`edla_well_posedness`); near its zero there is none, but for a few h that happen to step over it. There the run
+    ends with Status.NO_ROOT or Status.NONPOSITIVE_H, and no step is invented. `continuation=True` goes on with the
+    step that misses the energy least, and counts such steps. `pin=True` asks for the first step's energy every time,
+    where it is constant; else for the last one's.
     Memory: p^+, energies, step sizes. `sol.told` has, for the step that ends at each row: h, the Schur complement S,
     G = S/(2h), E_plus (also sol.energy(full=True)), p_plus, continued.
     """
@@ -201,6 +202,10 @@ class EDLA(Method):
         jacobian = jax.jacfwd(equations)(jnp.concatenate([h[None], u, kick]))
         return jacobian[0, 0] - jnp.sum(jacobian[0, 1:] * solve(jacobian[1:, 1:], jacobian[1:, 0]))
 
+    def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[Any, EDLAMemory]:
+        state = State.of(q, u, jnp.zeros((), q.dtype))
+        return state, self.init(system, state, h)
+
     def output(self, system: System, state: Any, memory: EDLAMemory, h: Array) -> tuple[Array, Array]:
         return state.v, memory.lam
 
@@ -239,9 +244,9 @@ class EDLA(Method):
             0
         ]
         return (
-            f"the last step had h = {last:.6g} and the Schur complement S = {schur:.3g}; there G = {g:.3g}. Steps that "
-            "keep the energy end where G changes sign (edla_well_posedness finds where), for every h. Use "
-            "FrameGradient(), which keeps the energy with equal steps"
+            f"the last step had h = {last:.6g} and the Schur complement S = {schur:.3g}; there G = {g:.3g}. Steps "
+            "that keep the energy end where G changes sign (edla_well_posedness finds where), for nearly every h. "
+            "Use FrameGradient(), which keeps the energy with equal steps"
             + ("" if self.continuation else ", or EDLA(continuation=True), which does not keep it there")
         )
 

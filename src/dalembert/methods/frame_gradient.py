@@ -1,6 +1,6 @@
 """The frame discrete gradient: exact energy on D, for any metric and any linear constraints."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -86,7 +86,7 @@ class FrameGradient(Method):
     projection and polar factor, so the result depends on D and the metric alone. The unknown is
     u = B(qb) wb. With forces the energy changes by exactly the work h F . B wb.
     Affine constraints: v = B w + Z, q1 - q0 = h (B wb + Z(qb)), and the moving energy |w|^2/2 + V - |Z|^2/2 takes the
-    energy's place: it changes by exactly the work of what Z and time add (`power`), which is none where Z moves along
+    energy's place: it changes by exactly the work of what Z and time add (`work`), which is none where Z moves along
     a symmetry. Where the system depends on time, its functions are those at the middle of the step.
     Memory: an orthonormal basis of D at q (the result does not depend on which) and w in it.
     """
@@ -162,6 +162,28 @@ class FrameGradient(Method):
             covector = covector + _carried(mid, qb, y)
         change = matvec(b.T, covector)
         return change if constant else change + _turning(mid, qb, b, y)
+
+    def work(self, system: System, t: Any, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        """By how much the step from q0 at t to q1 changes the moving energy, u = (q1 - q0)/h: forces, drift and time.
+
+        h (F + C) . y + h DW . Z at the middle, y = u - Z, C what drift and time add to the forces, and the change of
+        W = V - |Z|^2/2 with time alone at both ends.
+        """
+        mid, qb = system.at(None if t is None else t + 0.5 * h), 0.5 * (q0 + q1)
+        y, total = _free(mid, qb, u), jnp.zeros((), q0.dtype)
+        if mid.gives("forces"):
+            total = total + h * jnp.sum(y * mid.forces(qb, u))
+        if mid.affine or isinstance(mid, Moment):
+            total = total + h * jnp.sum(y * _carried(mid, qb, y))
+        if mid.affine:
+            gradient = GRADIENTS[self.gradient]
+            slope = gradient(lambda x: effective_potential(mid, x), q0, q1, mid.metric(qb))
+            total = total + h * jnp.sum(slope * drift_at(mid, qb))
+        if isinstance(mid, Moment):
+            ends = [effective_potential(system.at(s), q) for s, q in ((t, q0), (t + h, q1))]
+            middle = [effective_potential(mid, q) for q in (q0, q1)]
+            total = total + (ends[1] - middle[1]) - (ends[0] - middle[0])
+        return total
 
     def claims(self, system: System) -> Claims:
         conservative = not (system.gives("forces") or system.timed or system.affine)

@@ -20,5 +20,6 @@ class MobileRobot(RollingDisk):
     def starts(self):
         return {
             "default": self._rolling(heading=0.3, speed=1.2, turning=0.7),
-            "well": self._rolling(heading=-1.2, speed=1.2, turning=0.7),
+            "well": self._rolling(heading=-1.2, speed=2**0.5, turning=0.9),
+            "fast": self._rolling(heading=0.3, speed=2**0.5, turning=0.9),
         }

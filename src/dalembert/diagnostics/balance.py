@@ -1,0 +1,50 @@
+"""Where the energy goes: the balance of a run by the frame discrete gradient."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import Array
+
+from dalembert.diagnostics.rows import over_rows
+from dalembert.methods import FrameGradient
+from dalembert.model import as_arrays, moving_energy
+from dalembert.simulate import Trajectory
+
+
+class EnergyBalance(NamedTuple):
+    """Of every step of a run."""
+
+    change: np.ndarray
+    """(K - 1,) by how much the energy changed; of affine constraints the moving energy."""
+    work: np.ndarray
+    """(K - 1,) the work of forces, of the constraint's drift, and of the change with time."""
+    defect: float
+    """The largest difference of the two, relative to the largest energy."""
+
+
+def _work(shared: Any, t: Array, q0: Array, q1: Array, u: Array) -> Array:
+    system, method, h = shared
+    return method.work(system, t, q0, q1, u, h)
+
+
+def _energy(system: Any, t: Array, q: Array, v: Array) -> Array:
+    return moving_energy(system.at(t), q, v)
+
+
+def energy_balance(trajectory: Trajectory) -> EnergyBalance:
+    """The balance of a run by FrameGradient with save_every=1: it closes to rounding in every step.
+
+    Positions are read from the rows, so that the defect is at least eps |q|/(h |v|).
+    """
+    system, method = trajectory.system, trajectory.method
+    if not isinstance(method, FrameGradient) or system is None or trajectory.save_every != 1:
+        raise ValueError("the balance is that of a run by FrameGradient() with its system and save_every=1")
+    if np.ndim(trajectory.q) != 2 or len(trajectory.t) < 2:
+        raise ValueError("the balance is that of one run of a step or more; of an ensemble take a member")
+    t, q, v = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.v))
+    energy = over_rows(_energy)(as_arrays(system), t, q, v)
+    shared = (as_arrays(system), as_arrays(method), np.asarray(trajectory.h, float))
+    work = over_rows(_work)(shared, t[:-1], q[:-1], q[1:], np.diff(q, axis=0) / float(trajectory.h))
+    change = np.diff(energy)
+    size = max(float(np.max(np.abs(energy))), np.finfo(float).tiny)
+    return EnergyBalance(change, work, float(np.max(np.abs(change - work)) / size))
