@@ -61,27 +61,34 @@ def edla_well_posedness(
     if not ahead > 0 or not isinstance(points, int) or points < 2:
         raise ValueError(f"ahead must be positive and points at least 2, got {ahead!r} and {points!r}")
     method.check_description(system)
-    sol = simulate(system, Reference(), q, v, h=ahead / points, steps=points, t0=t0, throw=False)
+    t, states, found = _along(system, method, q, v, t0, ahead, points)
+    whole = WellPosedness(float(found[0]), None, t, found)
+    turn = _turn(found)
+    # The same once and twice again between the two times, so that nothing is compiled anew.
+    for _ in range(2 if turn is not None else 0):
+        assert turn is not None
+        a, b = turn
+        t, states, found = _along(system, method, *states[a], t[a], t[b] - t[a], points)
+        turn = _turn(found) or (points - 1, points)
+    if turn is None:
+        return whole
+    a, b = turn
+    return whole._replace(zero=float(t[a] - found[a] * (t[b] - t[a]) / (found[b] - found[a])))
+
+
+def _along(system: System, method: EDLA, q: Any, v: Any, t0: float, time: float, points: int):
+    """Times of the exact motion, the states there, and G."""
+    sol = simulate(system, Reference(), q, v, h=time / points, steps=points, t0=t0, throw=False)
     rows = [np.asarray(x) for x in (sol.t, sol.q, sol.v)]
-    found = well_posedness(system, method, *rows)
-    # The start itself may be a zero: only what is clearly of one sign begins a side.
+    return rows[0], list(zip(*rows[1:], strict=True)), well_posedness(system, method, *rows)
+
+
+def _turn(found: np.ndarray) -> tuple[int, int] | None:
+    """The rows between which G changes sign first. What is tiny is of no sign: the start may be a zero itself."""
     size = 1e-9 * max(float(np.max(np.abs(found))), np.finfo(float).tiny)
     signs = np.where(np.abs(found) > size, np.sign(found), 0)
     known = np.flatnonzero(signs)
-    turn = next((i for i, j in pairwise(known) if signs[i] != signs[j]), None)
-    zero = None
-    if turn is not None:
-        base = [x[turn] for x in rows]
-        low, high = 0.0, float(rows[0][known[known > turn][0]] - base[0])
-        for _ in range(40):
-            middle = 0.5 * (low + high)
-            at = simulate(system, Reference(), *base[1:], h=middle, steps=1, t0=base[0])
-            g = well_posedness(system, method, at.t[-1:], at.q[-1:], at.v[-1:])[0]
-            low, high = (middle, high) if np.sign(g) == signs[turn] else (low, middle)
-            if high - low < 1e-10 * max(1.0, abs(float(base[0]))):
-                break
-        zero = float(base[0]) + 0.5 * (low + high)
-    return WellPosedness(float(found[0]), zero, rows[0], found)
+    return next(((int(i), int(j)) for i, j in pairwise(known) if signs[i] != signs[j]), None)
 
 
 class VariableStepLaws(NamedTuple):

@@ -150,10 +150,9 @@ class EDLA(Method):
         scale = jnp.maximum(jnp.abs(s.energy), 0.5 * jnp.abs(jnp.sum(s.p * s.v)))
         guess = jnp.concatenate([s.v, jnp.zeros(s.forms.shape[0], s.q.dtype)])
         # The search sees numbers only; derivatives come from the equations at the root.
-        frozen = jax.tree.map(lax.stop_gradient, (system, s, guess, scale, last, memory.before))
-        found = search(
-            lambda h, x: self._at(frozen[0], frozen[1], h, x), frozen[2], *frozen[3:], self.continuation
-        )
+        there, at = jax.tree.map(lax.stop_gradient, (system, s))
+        sizes = jax.tree.map(lax.stop_gradient, (guess, scale, last, memory.before))
+        found = search(lambda h, x: self._at(there, at, h, x), *sizes, continuation=self.continuation)
         h1, x, report, continued = self._polished(system, s, found, scale, last)
         u, kick = x[:n], x[n:] / size
         q1 = s.q + h1 * u
@@ -184,9 +183,11 @@ class EDLA(Method):
         guess = jnp.concatenate([(found.h / tick)[None], found.x])
         y, info = newton(equations, guess, 1 / speed, noise=1e-6)
         near = jnp.abs(y[0] * tick - found.h) <= 1e-3 * found.h
-        better = jnp.abs(equations(y)[0]) <= jnp.abs(equations(guess)[0]) + 4 * jnp.finfo(y.dtype).eps * speed
-        good = info.converged & near & better & ~found.continued
-        y = jnp.where(good, y, guess)
+        good = info.converged & near & ~found.continued
+        better = good & (jnp.abs(equations(y)[0]) < jnp.abs(equations(guess)[0]))
+        # Where it is no better the root stays as it was found, with the derivatives of the other.
+        same = jnp.where(good, y, guess)
+        y = jnp.where(better, y, same + lax.stop_gradient(guess - same))
         residual = jnp.where(found.continued, jnp.abs(found.e) / scale, jnp.abs(equations(y)[0]) / speed)
         report = Report(residual, found.tries + info.iterations, found.status == Status.OK.code, found.status)
         return y[0] * tick, y[1:], report, found.continued

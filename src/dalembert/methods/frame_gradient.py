@@ -180,7 +180,7 @@ class FrameGradient(Method):
             slope = gradient(lambda x: effective_potential(mid, x), q0, q1, mid.metric(qb))
             total = total + h * jnp.sum(slope * drift_at(mid, qb))
         if isinstance(mid, Moment):
-            ends = [effective_potential(system.at(s), q) for s, q in ((t, q0), (t + h, q1))]
+            ends = [effective_potential(system.at(x), q) for x, q in ((t, q0), (mid.t + 0.5 * h, q1))]
             middle = [effective_potential(mid, q) for q in (q0, q1)]
             total = total + (ends[1] - middle[1]) - (ends[0] - middle[0])
         return total
