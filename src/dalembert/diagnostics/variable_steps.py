@@ -100,6 +100,8 @@ class VariableStepLaws(NamedTuple):
     """The residual of the momentum equation in space and time for each section, relative to the momenta."""
     symplectic: float
     """The defect of F* Omega = Omega + d(lam' omega) in space and time, relative."""
+    form: float
+    """By how much a step changes Omega, relative; zero without constraints."""
 
 
 def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaws:
@@ -128,8 +130,8 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
     ]  # of the step that ends at the third point, at its beginning
     h = np.asarray(trajectory.told["h"])
     lam = lam * (0.5 * (h[1:-1] + h[2:]))[:, None]
-    symplectic = max(float(_symplectic(*shared, jnp.asarray(z[k]), jnp.asarray(lam[k]))) for k in pick)
-    return VariableStepLaws(energy, momentum, symplectic)
+    forms = np.array([_symplectic(*shared, jnp.asarray(z[k]), jnp.asarray(lam[k])) for k in pick])
+    return VariableStepLaws(energy, momentum, *map(float, np.max(forms, axis=0)))
 
 
 def _triples(trajectory: Trajectory) -> np.ndarray:
@@ -157,7 +159,7 @@ def _momentum(system: System, method: EDLA, z: Array, which: Array) -> tuple[Arr
 
 @compiled
 def _symplectic(system: System, method: EDLA, z: Array, lam: Array) -> Array:
-    """The defect at one triple; the next point is solved for again, so that it has derivatives."""
+    """The defect and the change at one triple; the next point is solved for again, so that it has derivatives."""
     ld, constraint, size = method.discrete_lagrangian, method.discrete_constraint, z.shape[1]
 
     def between(a, b):
@@ -191,4 +193,6 @@ def _symplectic(system: System, method: EDLA, z: Array, lam: Array) -> Array:
     turned = jax.jacfwd(impulse)(x)
     before = spacetime_form(ld, system, x)
     moved = step.T @ spacetime_form(ld, system, jnp.concatenate([z[1], after[:size]])) @ step
-    return jnp.max(jnp.abs(moved - before - (turned.T - turned))) / jnp.maximum(1.0, jnp.max(jnp.abs(moved)))
+    change = moved - before
+    both = jnp.stack([change - (turned.T - turned), change])
+    return jnp.max(jnp.abs(both), axis=(1, 2)) / jnp.maximum(1.0, jnp.max(jnp.abs(moved)))

@@ -102,6 +102,16 @@ class EDLA(Method):
         for name in ("continuation", "pin"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"EDLA: {name} must be True or False, got {getattr(self, name)!r}")
+        for given, own in (
+            (self.discrete_lagrangian, "OwnLagrangian"),
+            (self.discrete_constraint, "OwnConstraint"),
+        ):
+            if not given.symmetric:
+                raise ValueError(
+                    f"EDLA needs symmetric rules, {given.spelling} is not: the steps would shrink or grow by a "
+                    "factor each time, whatever h is. Of your own functions say that they are: "
+                    f"{own}(..., is_symmetric=True)"
+                )
 
     def _start(self, system: System, state: Any, p: Array, energy: Array) -> _Start:
         here, q = system.at(state.t), state.q
@@ -157,6 +167,11 @@ class EDLA(Method):
         u, kick = x[:n], x[n:] / size
         q1 = s.q + h1 * u
         schur = self._schur(system, s, h1, u, kick)
+        # The step size is known to eps E/(h S), relative.
+        lost = 1e3 * jnp.finfo(q1.dtype).eps * scale > jnp.abs(h1 * schur)
+        lost = lost & (report.trouble == Status.OK.code) & ~continued
+        trouble = jnp.where(lost, jnp.int32(Status.STEP_LOST.code), report.trouble)
+        report = report._replace(converged=report.converged & ~lost, trouble=trouble)
         _, arriving = spacetime_slots(self.discrete_lagrangian, system, s.t, s.q, q1, u, h1)
         new = state.moved(q1, state.v, h1)
         there = system.at(new.t)
@@ -238,17 +253,21 @@ class EDLA(Method):
         return 0.5 * total / steps[0] ** 2
 
     def hint(self, trajectory: Any) -> str | None:
-        if trajectory.status not in (Status.NO_ROOT, Status.NONPOSITIVE_H):
+        if trajectory.status not in (Status.NO_ROOT, Status.NONPOSITIVE_H, Status.STEP_LOST):
             return None
         last, schur = (float(trajectory.told[name][-1]) for name in ("h", "S"))
         g = well_posedness(trajectory.system, self, trajectory.t[-1:], trajectory.q[-1:], trajectory.v[-1:])[
             0
         ]
+        found = (
+            f"the last step had h = {last:.6g} and the Schur complement S = {schur:.3g}; there G = {g:.3g}. "
+        )
+        if trajectory.status is Status.STEP_LOST:
+            return f"{found}Where G goes to zero there is nothing to choose the step by. Use FrameGradient()"
+        other = "" if self.continuation else ", or EDLA(continuation=True), which does not keep it there"
         return (
-            f"the last step had h = {last:.6g} and the Schur complement S = {schur:.3g}; there G = {g:.3g}. Steps "
-            "that keep the energy end where G changes sign (edla_well_posedness finds where), for nearly every h. "
-            "Use FrameGradient(), which keeps the energy with equal steps"
-            + ("" if self.continuation else ", or EDLA(continuation=True), which does not keep it there")
+            f"{found}Steps that keep the energy end where G changes sign (edla_well_posedness finds where), for "
+            f"nearly every h. Use FrameGradient(), which keeps the energy with equal steps{other}"
         )
 
     def check_description(self, system: System) -> None:
@@ -261,9 +280,8 @@ class EDLA(Method):
 
     def claims(self, system: System) -> Claims:
         natural = not (system.timed or system.affine)
-        free = not system.constrained
-        symmetric = self.discrete_lagrangian.symmetric and (free or self.discrete_constraint.symmetric)
-        return Claims(2 if symmetric else 1, energy=natural, reversible=False, on_constraint=True)
+        order = 2 if system.constrained else self.discrete_lagrangian.order
+        return Claims(order, energy=natural, reversible=False, on_constraint=True)
 
     @property
     def spelling(self) -> str:

@@ -132,8 +132,8 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
         "discrete Lagrange-d'Alembert, any metric",
     ),
     "edla": (
-        _maker(EDLA, "edla", {**_LAGRANGIANS, **_POINTS, **_STEPS}),
-        "midpoint, trapezoidal, alpha=A, gauss=S; left, point=A; continuation; unpinned",
+        _maker(EDLA, "edla", {**_LAGRANGIANS, **_STEPS}),
+        "midpoint, trapezoidal, alpha=A, gauss=S; continuation; unpinned",
         "discrete Lagrange-d'Alembert with steps that keep the energy; any metric",
     ),
 }

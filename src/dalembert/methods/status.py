@@ -12,6 +12,7 @@ class Status(enum.Enum):
     INTERRUPTED = "the run was interrupted"
     NO_ROOT = "no step size keeps the energy: its equation has no root near the last step"
     NONPOSITIVE_H = "no step forward keeps the energy: the root of its equation is a negative step size"
+    STEP_LOST = "the energy no longer determines the step size: rounding is all that is left of its equation"
 
     @property
     def code(self) -> int:
@@ -38,4 +39,5 @@ _REMEDIES = {
     Status.INTERRUPTED: "run it again",
     Status.NO_ROOT: _EQUAL,
     Status.NONPOSITIVE_H: _EQUAL,
+    Status.STEP_LOST: _EQUAL,
 }

@@ -44,6 +44,13 @@ PAPERS = {
         "and on the Chaplygin sleigh. Two studies follow that it does not have: a gait of its snakeboard, "
         "and what becomes of the sleigh after the time that its figure shows.",
     ),
+    "cortes2004": Paper(
+        "Energy conserving nonholonomic integrators: what the method does",
+        "Cort\u00e9s",
+        "The extended discrete Lagrange-d\u2019Alembert method (EDLA) of J. Cort\u00e9s, <cite>Energy conserving "
+        "nonholonomic integrators</cite> (2003), whose steps have the size that keeps the energy. The paper has "
+        "the equations and no experiment; this one is ours.",
+    ),
 }
 
 

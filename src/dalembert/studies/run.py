@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from dalembert.studies import (
+    edla,
     ferraro_fig2,
     ferraro_fig5,
     fig4,
@@ -42,9 +43,10 @@ STUDIES: dict[str, ModuleType] = {
     "ferraro-fig5": ferraro_fig5,
     "snakeboard": snakeboard,
     "parasitic": parasitic,
+    "edla": edla,
 }
 # These take their time in compiling; they go to a second process where there is a second core.
-ASIDE = ("table1", "table34", "mechanism", "snakeboard")
+ASIDE = ("table1", "table34", "mechanism", "snakeboard", "edla")
 
 
 class Outcome(NamedTuple):
