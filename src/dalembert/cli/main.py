@@ -166,13 +166,13 @@ def reproduce(
     quick: Annotated[bool, Parameter(negative="")] = False,
     out: str = "reproduction",
 ) -> None:
-    """Redo published experiments: Modin and Verdier (2020); Ferraro, Iglesias and Martin de Diego (2008).
+    """Redo published experiments: Modin and Verdier (2020); Ferraro, Iglesias and Martin de Diego (2008); Cortes (2003).
 
     Parameters
     ----------
     studies
-        Of the first paper fig4 fig5 fig6 fig7 fig8 table1 table34, of the second ferraro-fig2 ferraro-fig5, and
-        four of our own: resonance mechanism snakeboard parasitic; all by default.
+        Of the first paper fig4 fig5 fig6 fig7 fig8 table1 table34, of the second ferraro-fig2 ferraro-fig5, of the
+        third edla, and four of our own: resonance mechanism snakeboard parasitic; all by default.
     quick
         Shorter runs and coarser sweeps: the same verdicts in less than a minute.
     out

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from dalembert.discrete import (
@@ -24,16 +23,14 @@ from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
 from dalembert.methods.reflecting import half_kick
 from dalembert.methods.status import Status
 from dalembert.methods.step_size import search
+from dalembert.methods.well_posedness import well_posedness
 from dalembert.model import (
     System,
-    acceleration,
     annihilator,
-    as_arrays,
     nearest_velocity,
     offsets_at,
-    total_energy,
 )
-from dalembert.numerics import compiled, matvec, newton, solve, solve_spd
+from dalembert.numerics import matvec, newton, solve, solve_spd
 
 
 class EDLAMemory(NamedTuple):
@@ -56,7 +53,7 @@ class EDLAMemory(NamedTuple):
     """How many steps were made by the least-squares continuation."""
 
 
-class _Start(NamedTuple):
+class Start(NamedTuple):
     """Where a step begins, as the equations need it."""
 
     t: Array
@@ -113,12 +110,13 @@ class EDLA(Method):
                     f"{own}(..., is_symmetric=True)"
                 )
 
-    def _start(self, system: System, state: Any, p: Array, energy: Array) -> _Start:
+    def beginning(self, system: System, state: Any, p: Array, energy: Array) -> Start:
+        """What the equations need of a state with the momentum p."""
         here, q = system.at(state.t), state.q
         forms = annihilator(here, q)
-        return _Start(state.t, q, p, state.v, here.metric(q), forms, offsets_at(here, q), energy)
+        return Start(state.t, q, p, state.v, here.metric(q), forms, offsets_at(here, q), energy)
 
-    def residuals(self, system: System, s: _Start, h: Array, u: Array, kick: Array) -> tuple[Array, Array]:
+    def residuals(self, system: System, s: Start, h: Array, u: Array, kick: Array) -> tuple[Array, Array]:
         """How far the energy, and momentum and constraint, are from what the step from s must have.
 
         kick = -lam' is the impulse of the constraint: p^- = p^+ + A^T kick.
@@ -130,7 +128,7 @@ class EDLA(Method):
         held = spacetime_constraint(self.discrete_constraint, system, s.t, s.q, q1, u, h)
         return energy, jnp.concatenate([momentum, held])
 
-    def _at(self, system: System, s: _Start, h: Array, guess: Array) -> tuple[Array, Array, Report]:
+    def eliminated(self, system: System, s: Start, h: Array, guess: Array) -> tuple[Array, Array, Report]:
         """The energy residual of the step of size h, with u and kick eliminated, and these."""
         n, size = s.q.shape[0], _size(s)
         x, report = solve_velocity(
@@ -146,23 +144,23 @@ class EDLA(Method):
         here, q, v = system.at(state.t), state.q, state.v
         # Half a kick less than on the constraint, as if a step had arrived; the part along A^T does not enter.
         p = matvec(here.metric(q), 2 * v - half_kick(here, q, v, h))
-        s = self._start(system, state, p, jnp.zeros_like(h))
+        s = self.beginning(system, state, p, jnp.zeros_like(h))
         guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
         # The energy that makes h the size of the first step.
-        energy, x, _ = self._at(system, s, h, guess)
+        energy, x, _ = self.eliminated(system, s, h, guess)
         lam = x[q.shape[0] :] / _size(s) / h
         zero = jnp.zeros((), q.dtype)
         return EDLAMemory(p, energy, energy, h, h, zero, lam, zero)
 
     def step(self, system: System, state: Any, memory: EDLAMemory, h: Array):
-        s = self._start(system, state, memory.plus, memory.energy)
+        s = self.beginning(system, state, memory.plus, memory.energy)
         n, size, last = state.q.shape[0], _size(s), memory.last
         scale = jnp.maximum(jnp.abs(s.energy), 0.5 * jnp.abs(jnp.sum(s.p * s.v)))
         guess = jnp.concatenate([s.v, jnp.zeros(s.forms.shape[0], s.q.dtype)])
         # The search sees numbers only; derivatives come from the equations at the root.
         there, at = jax.tree.map(lax.stop_gradient, (system, s))
         sizes = jax.tree.map(lax.stop_gradient, (guess, scale, last, memory.before))
-        found = search(lambda h, x: self._at(there, at, h, x), *sizes, continuation=self.continuation)
+        found = search(lambda h, x: self.eliminated(there, at, h, x), *sizes, continuation=self.continuation)
         h1, x, report, continued = self._polished(system, s, found, scale, last)
         u, kick = x[:n], x[n:] / size
         q1 = s.q + h1 * u
@@ -184,7 +182,7 @@ class EDLA(Method):
         )  # fmt: skip
         return new._replace(v=v1), memory, report
 
-    def _polished(self, system: System, s: _Start, found: Any, scale: Array, last: Array):
+    def _polished(self, system: System, s: Start, found: Any, scale: Array, last: Array):
         """The root once more by Newton's method for all unknowns together, which has derivatives too."""
         n, size = s.q.shape[0], _size(s)
         # In one measure: steps in units of velocity, energies too.
@@ -207,7 +205,7 @@ class EDLA(Method):
         report = Report(residual, found.tries + info.iterations, found.status == Status.OK.code, found.status)
         return y[0] * tick, y[1:], report, found.continued
 
-    def _schur(self, system: System, s: _Start, h: Array, u: Array, kick: Array) -> Array:
+    def _schur(self, system: System, s: Start, h: Array, u: Array, kick: Array) -> Array:
         """S = J_hh - J_hy J_yy^-1 J_yh: the derivative of the energy residual with u and kick eliminated."""
         n = u.shape[0]
 
@@ -234,23 +232,6 @@ class EDLA(Method):
             "p_plus": memory.plus,
             "continued": memory.continued,
         }
-
-    def well_posedness(self, system: System, t: Array, q: Array, v: Array, reach: Array) -> Array:
-        """G at a state: half the second derivative of E^-(h) - lam' omega0 at h = 0, so that S = 2 h G + O(h^2).
-
-        By differences over step sizes up to `reach`, a small part of the time in which the motion changes.
-        """
-        state = State.of(q, v, t)
-        here = system.at(t)
-        s = self._start(system, state, matvec(here.metric(q), v), total_energy(here, q, v))
-        guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
-        # Weights of the second difference of order 6 without its middle, where the residual vanishes.
-        weights = np.array([3 / 2, -3 / 20, 1 / 90])
-        steps = reach * jnp.arange(1, 4) / 3
-        both = jnp.concatenate([steps, -steps])
-        energies = jax.vmap(lambda h: self._at(system, s, h, guess)[0])(both)
-        total = jnp.sum(jnp.asarray(weights) * (energies[:3] + energies[3:]))
-        return 0.5 * total / steps[0] ** 2
 
     def hint(self, trajectory: Any) -> str | None:
         if trajectory.status not in (Status.NO_ROOT, Status.NONPOSITIVE_H, Status.STEP_LOST):
@@ -291,34 +272,7 @@ class EDLA(Method):
         return f"edla:{','.join(options)}" if options else "edla"
 
 
-def _size(s: _Start) -> Array:
+def _size(s: Start) -> Array:
     """The velocity that one unit of an impulse makes, so that one measure of corrections serves all unknowns."""
     z = solve_spd(s.mass, s.forms.T)
     return jnp.maximum(jnp.max(jnp.abs(z), initial=0.0), jnp.finfo(z.dtype).tiny)
-
-
-@compiled
-def _over_rows(method: EDLA, system: System, t: Array, q: Array, v: Array, reach: Array) -> Array:
-    return jax.vmap(lambda *row: method.well_posedness(system, *row))(t, q, v, reach)
-
-
-@compiled
-def _times(system: System, t: Array, q: Array, v: Array) -> Array:
-    """The time in which the motion changes, at each row."""
-
-    def one(t, q, v):
-        here = system.at(t)
-        speed, change = (
-            jnp.sqrt(jnp.sum(x * matvec(here.metric(q), x))) for x in (v, acceleration(here, q, v)[0])
-        )
-        return speed / (change + jnp.finfo(q.dtype).tiny)
-
-    return jax.vmap(one)(t, q, v)
-
-
-def well_posedness(system: System, method: EDLA, t: Any, q: Any, v: Any) -> np.ndarray:
-    """(K,) G at rows of states."""
-    t, q, v = (np.asarray(x, float) for x in (t, q, v))
-    system, method = as_arrays(system), as_arrays(method)
-    reach = 0.03 * np.minimum(np.asarray(_times(system, t, q, v)), 1.0)
-    return np.asarray(_over_rows(method, system, t, q, v, reach))

@@ -96,10 +96,8 @@ def agrees(x: float, expected: str) -> bool:
     return abs(x - float(expected)) <= 1.001 * 10.0 ** -len(expected.partition(".")[2])
 
 
-def _beside(x: float, expected: str, known: bool = True) -> Cell:
+def _beside(x: float, expected: str) -> Cell:
     digits = len(expected.partition(".")[2])
-    if not known:
-        return Cell(f"{x:.{digits + 1}f}", "bounded", (f"expected {expected}, other start",))
     tone = "good" if agrees(x, expected) else "differs"
     return Cell(f"{x:.{digits + 1}f}", tone, (f"expected {expected}",))
 
@@ -109,7 +107,7 @@ def _going(data: Measured, steps: int) -> Table:
     for x in data.going:
         least, most = (float(f(x.h)) for f in (np.min, np.max))
         expected = x.problem.expected
-        bounds = [_beside(v, e, x.problem.known) for v, e in zip((least, most), expected, strict=False)]
+        bounds = [_beside(v, e) for v, e in zip((least, most), expected, strict=False)]
         kept, sign = spread(x.plus), np.min(x.g) * np.max(x.g) > 0
         whole = x.status is Status.OK
         rows.append(
@@ -128,8 +126,7 @@ def _going(data: Measured, steps: int) -> Table:
     caption = (
         f"Sets where G keeps its sign, h0 = {STEP:g}, {steps:,} steps: smallest and largest h, relative variation "
         "of E+, G along the run, and how far h(t)/h0 for two h0 are apart until t = 20 (expected: in proportion "
-        "to h0). Expected values are those of an independent program, to one unit of their last digit; the "
-        "speeds of its robot are not known."
+        "to h0). Expected values are those of an independent program, to one unit of their last digit."
     )
     columns = ("set", "steps", "least h", "largest h", "E+", "G", "h0, h0/2", "h0/2, h0/4")
     return Table(caption, columns, tuple(rows))
@@ -156,7 +153,7 @@ def _ending(data: Measured) -> Table:
                 Cell(x.run.status.name.lower(), "good" if stopped else "differs"),
                 Cell(number(x.run.kept), "exact" if x.run.kept < KEPT else "drift"),
                 Cell(f"{over} of {len(x.scan)}", "differs" if over else "good"),
-                Cell(number(on.jump), _jump(on.jump) if x.problem.known else "bounded"),
+                Cell(number(on.jump), _jump(on.jump)),
                 Cell(f"t = {on.end:.2f}", notes=(on.status.name.lower(), f"least h {number(on.least)}")),
             )
         )

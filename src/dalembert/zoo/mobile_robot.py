@@ -21,5 +21,4 @@ class MobileRobot(RollingDisk):
         return {
             "default": self._rolling(heading=0.3, speed=1.2, turning=0.7),
             "well": self._rolling(heading=-1.2, speed=2**0.5, turning=0.9),
-            "fast": self._rolling(heading=0.3, speed=2**0.5, turning=0.9),
         }
