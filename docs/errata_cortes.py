@@ -1,4 +1,4 @@
-"""What docs/errata.md says about [cortes2004]; `python docs/errata.py NAME ...` shows it."""
+"""What docs/errata.md says about [cortes2003]; `python docs/errata.py NAME ...` shows it."""
 
 import jax
 import jax.numpy as jnp
@@ -46,8 +46,8 @@ def _derivatives(system, z):
 class WithoutTime(da.EDLA):
     """The equations (6) as printed: no omega0 lam in the energy's."""
 
-    def _start(self, system, state, p, energy):
-        s = super()._start(system, state, p, energy)
+    def beginning(self, system, state, p, energy):
+        s = super().beginning(system, state, p, energy)
         return s._replace(offsets=0 * s.offsets)
 
 

@@ -1,4 +1,4 @@
-"""EDLA [cortes2004]: what its steps keep, how their sizes change and where they end.
+"""EDLA [cortes2003]: what its steps keep, how their sizes change and where they end.
 
 Expected numbers are those of an independent program. Zeros of G come from closed expressions and SciPy here, and from
 the library in the study.

@@ -1,5 +1,5 @@
 """Time, affine constraints and steps of variable size: bad input is refused before anything runs; ensembles, files
-and derivatives agree with single runs. Expected failures are known shortfalls."""
+and derivatives agree with single runs."""
 
 import equinox as eqx
 import jax
@@ -16,10 +16,6 @@ Particle, Well = da.zoo.NonholonomicParticle, da.zoo.TravellingWell
 PARTICLE, WELL, SHAKEN, BALL = Particle(), Well(), da.zoo.RheonomicParticle(), da.zoo.BallOnTurntable()
 Q, V = [1.0, 0.6, 0.5], [1.0, 0.5, 0.6]
 METHODS = [da.FrameGradient(), da.VariationalDLA(), da.EDLA()]
-
-
-def shortfall(*case, why):
-    return pytest.param(*case, marks=pytest.mark.xfail(strict=True, reason=why))
 
 
 def made(**functions):
@@ -46,7 +42,7 @@ def refused(message, call):
         call()
 
 
-EARLY, NO_DRIFT = "functions of time are looked at only at t0", lambda t, q: jnp.zeros(3)
+NO_DRIFT = lambda t, q: jnp.zeros(3)
 
 
 @pytest.mark.parametrize(
@@ -64,15 +60,15 @@ EARLY, NO_DRIFT = "functions of time are looked at only at t0", lambda t, q: jnp
         ({"constraints": None, "offsets": lambda t, q: q[:1]}, "offsets.*without constraints.*give drift"),
         ({"constraints": None, "drift": NO_DRIFT}, "drift without constraints or a frame"),
         ({"offsets": lambda t, q: q[:1], "drift": lambda t, q: q}, "offsets and drift contradict.*A Z - b should"),
-        ({"offsets": lambda t, q: jnp.log(-1 - t * t)[None]}, "offsets or the drift are NaN or infinite"),
-        ({"drift": lambda t, q: q / 0}, "offsets or the drift are NaN or infinite"),
-        shortfall({"offsets": lambda t, q: q[:1], "drift": lambda t, q: q / 0}, "NaN", why="fails in its first step"),
-        shortfall({"offsets": lambda t, q: q[:1], "drift": NO_DRIFT}, "contradict.*is [0-9.]+ ", why="4.49e+307"),
-        shortfall({"offsets": lambda t, q: t[None], "drift": NO_DRIFT}, "contradict each other", why=EARLY),
-        shortfall({"metric": None, "lagrangian": lambda t, q, v: v @ v / 2 + t * v @ q}, "quadratic", why=EARLY),
-        shortfall({"potential": lambda t, q: t * q[0] ** 2, "angles": ("x",)}, "declared an angle", why=EARLY),
-        shortfall({"metric": None}, r"metric\(t, q\)", why="it asks for metric(q) and lagrangian(q, v)"),
-        shortfall({"rheonomic": "yes"}, "rheonomic must be True or False", why="any value counts as True"),
+        ({"offsets": lambda t, q: jnp.log(-1 - t * t)[None]}, "is NaN or infinite at the start"),
+        ({"drift": lambda t, q: q / 0}, "is NaN or infinite at the start"),
+        ({"offsets": lambda t, q: q[:1], "drift": lambda t, q: q / 0}, "NaN"),
+        ({"offsets": lambda t, q: q[:1], "drift": NO_DRIFT}, "contradict.*is [0-9.]+ "),
+        ({"offsets": lambda t, q: t[None], "drift": NO_DRIFT}, "contradict each other"),
+        ({"metric": None, "lagrangian": lambda t, q, v: v @ v / 2 + t * v @ q}, "quadratic"),
+        ({"potential": lambda t, q: t * q[0] ** 2, "angles": ("x",)}, "declared an angle"),
+        ({"metric": None}, r"metric\(t, q\)"),
+        ({"rheonomic": "yes"}, "rheonomic must be True or False"),
     ],
 )  # fmt: skip
 def test_functions_of_time(functions, message):
@@ -97,10 +93,10 @@ GROUPS, ACROSS = "affine constraints are not known on groups; write", jnp.eye(4)
         (own(Well, generators=lambda s, t, q: jnp.zeros((3, 1))), r"shape \(4, k\).*its change of time first"),
         (own(Well, sections=lambda s: {"a": lambda t, q: q}), r"'a' must return shape \(1,\), one number a gen"),
         (own(Well, generators=lambda s, t, q: ACROSS), "section 'with the well' leaves the constraint"),
-        shortfall(own(Well, sections=lambda s: {"a": 3}), "'a' must be a function", why="'int' is not callable"),
+        (own(Well, sections=lambda s: {"a": 3}), "'a' must be a function"),
         (own(Well, ["drift"], drift=0.1), f"drift {FIELD}"),
         (own(Particle, ["offsets"], offsets=0.1), f"offsets {FIELD}"),
-        *(shortfall(own(Well, [x], **{x: 0.1}), f"{x} {FIELD}", why="TypeError") for x in ("generators", "sections")),
+        *((own(Well, [x], **{x: 0.1}), f"{x} {FIELD}") for x in ("generators", "sections")),
         *((own(da.zoo.Suslov, **{x: lambda s, g: jnp.ones(1)}), GROUPS) for x in ("offsets", "drift")),
     ],
 )  # fmt: skip
@@ -144,7 +140,7 @@ posed = lambda system=PARTICLE, q=Q, v=V, **given: lambda: da.edla_well_posednes
 read = lambda text: lambda: method_from_text(text)
 LEFT = lambda system, q0, q1, h: q0  # of the wrong shape too
 LAWS = "laws of EDLA: give a run by it with its system and save_every=1"
-POSED = "ahead must be positive and points"
+POSED = "must be a (positive time|whole number)"
 
 
 @pytest.mark.parametrize(
@@ -160,29 +156,29 @@ POSED = "ahead must be positive and points"
         (lambda: run(WELL, da.EDLA(OwnLagrangian(LEFT, 2, True))), r"own must return a number.*got shape \(4,\)"),
         (lambda: run(WELL, da.EDLA(Gauss(), OwnConstraint(LEFT, True))), r"own-constraint must return shape \(1,\)"),
         (lambda: run(own(Well, forces=lambda s, t, q, v: -v), da.EDLA()), r"without non-.*Use FrameGradient\(\)"),
-        (lambda: da.Composition(da.EDLA()), "EDLA must not be composed: the sizes of its steps are its own"),
-        shortfall(lambda: run(method=da.Composition(da.EDLA(), 4, True)), "sizes of its steps", why="None + h"),
+        (lambda: da.Composition(da.EDLA()), "EDLA cannot be composed: the sizes of its steps are its own"),
+        (lambda: run(method=da.Composition(da.EDLA(), 4, True)), "sizes of its steps"),
         *((lambda h=h: run(method=da.EDLA(), h=h), "h must be") for h in (0.0, -0.1, np.nan, np.inf, [0.1, 0.2])),
-        shortfall(lambda: pair(SHAKEN, da.EDLA(), Q, V), r"A\(q0\) v0 = b", why="it says A(q0) v0 = 0"),
+        (lambda: pair(SHAKEN, da.EDLA(), Q, V), r"A\(q0\) v0 = b"),
         *((posed(method=m), "G is defined for EDLA, got") for m in (da.GNI(), "edla")),
         *((posed(ahead=x), POSED) for x in (0, -1.0, np.nan)),
         *((posed(points=x), POSED) for x in (1, 2.5, None, True)),
-        *(shortfall(posed(ahead=x), "ahead must be", why="TypeError, or about h") for x in ("long", None, np.inf)),
-        *(shortfall(posed(x), "expected a", why="the method looks at it first") for x in ("particle", Particle)),
+        *((posed(ahead=x), "ahead must be") for x in ("long", None, np.inf)),
+        *((posed(x), "expected a") for x in ("particle", Particle)),
         (posed(SHAKEN, *SHAKEN.start(), t0=1.0), "violates the constraint"),
         (lambda: laws(run()), LAWS),
         (lambda: laws(run(method=da.EDLA(), steps=10, save_every=2)), LAWS),
         (lambda: laws(run(method=da.EDLA(), steps=2)), "one run of three steps or more"),
         (lambda: laws(pair(PARTICLE, da.EDLA(), Q, V, steps=4)), "one run of three steps.*take a member"),
         (lambda: laws(fall(continuation=True)), "has steps that miss the energy"),
-        shortfall(lambda: laws(None), LAWS, why="AttributeError"),
-        shortfall(lambda: laws(run(method=da.EDLA(), steps=9), rows=0), "rows must be", why="max() of nothing"),
+        (lambda: laws(None), "expected a run by EDLA, got None"),
+        (lambda: laws(run(method=da.EDLA(), steps=9), rows=0), "rows must be"),
         (lambda: run().plot.steps(), r"the steps of frame are equal, h = 0.1; those of EDLA\(\) differ"),
         (read("edla:foo"), "edla has no option 'foo'; choose from: midpoint.*unpinned"),
         (read("edla:left,point=0.3"), "edla has no option 'left'"),
         (read("edla:midpoint,gauss=2"), "says its discrete lagrangian twice; keep one"),
         (read("edla:continuation=1"), "continuation takes no value, got 'continuation=1'"),
-        (read("edla@4"), "EDLA must not be composed"),
+        (read("edla@4"), "EDLA cannot be composed"),
     ],
 )  # fmt: skip
 def test_steps_of_variable_size(call, message):
@@ -195,16 +191,13 @@ def test_steps_of_variable_size(call, message):
         *(da.EDLA(x) for x in (Trapezoidal(), AlphaRule(0.3), AlphaRule(1 / 3), Gauss(2))),
         *(da.EDLA(continuation=x, pin=not x) for x in (True, False)),
         da.EDLA(Gauss(3), continuation=True, pin=False),
-        shortfall(da.EDLA(AlphaRule(1)), why="alpha=1 comes back as alpha=1.0"),
+        da.EDLA(AlphaRule(1)),
     ],
 )
 def test_spelling_round_trip(method):
     assert method_from_text(method.spelling).spelling == method.spelling
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the scan goes to ten times its guess, which is up to twice the last step"
-)
 def test_a_step_is_at_most_ten_times_the_last():
     h = run(Particle(lambda q: 0.5 * q[1] ** 2), da.EDLA(), steps=30, throw=False).told["h"]
     assert np.max(h[1:] / h[:-1]) <= 10

@@ -166,7 +166,7 @@ def reproduce(
     quick: Annotated[bool, Parameter(negative="")] = False,
     out: str = "reproduction",
 ) -> None:
-    """Redo published experiments: Modin and Verdier (2020); Ferraro, Iglesias and Martin de Diego (2008); Cortes (2003).
+    """Redo published experiments: Modin and Verdier (2020); Ferraro, Iglesias and Martin de Diego (2008); Cortes.
 
     Parameters
     ----------

@@ -58,6 +58,10 @@ def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
 def momentum_residuals(system: System, method: Method, h: float, q: Any, u: Any) -> dict[str, np.ndarray]:
     """The residual of the discrete momentum equation at each row of (q, u), for each section of the system,
     relative to the largest momentum in these rows. The discrete Lagrangian must be invariant."""
+    if not method.variational:
+        raise ValueError(
+            f"this is a law of GNI() and VariationalDLA(), made from a flight; got {method.spelling}"
+        )
     names = list(system.sections())
     if not names:
         return {}

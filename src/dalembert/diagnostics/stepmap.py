@@ -47,6 +47,13 @@ def step_map(system: System, method: Method, h: float, q: Any, u: Any) -> tuple[
 
 def as_shared(system: System, method: Method, h: float) -> tuple[System, Method, np.ndarray]:
     """System, method and step size as arrays, ready for compiled functions of rows."""
+    if system.timed or method.variable_step:
+        what = (
+            f"{system.label} depends on time"
+            if system.timed
+            else f"the steps of {method.spelling} differ in size"
+        )
+        raise ValueError(f"a step is one map only where all steps are alike, but {what}")
     return as_arrays(system), as_arrays(method), np.asarray(h, float)
 
 

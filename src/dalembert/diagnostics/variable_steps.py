@@ -16,7 +16,7 @@ from dalembert.discrete import (
     spacetime_slots,
 )
 from dalembert.methods import EDLA, Reference, well_posedness
-from dalembert.model import SpaceTime, System, as_arrays
+from dalembert.model import SpaceTime, System, as_arrays, check_system
 from dalembert.numerics import compiled, newton
 from dalembert.simulate import Trajectory, simulate
 
@@ -58,8 +58,12 @@ def edla_well_posedness(
     method = EDLA() if method is None else method
     if not isinstance(method, EDLA):
         raise ValueError(f"G is defined for EDLA, got {method!r}")
-    if not ahead > 0 or not isinstance(points, int) or points < 2:
-        raise ValueError(f"ahead must be positive and points at least 2, got {ahead!r} and {points!r}")
+    check_system(system)
+    if not isinstance(ahead, int | float | np.floating) or not 0 < ahead < np.inf:
+        raise ValueError(f"ahead must be a positive time, got {ahead!r}")
+    if not isinstance(points, int | np.integer) or isinstance(points, bool) or points < 2:
+        raise ValueError(f"points must be a whole number of at least 2, got {points!r}")
+    points = int(points)
     method.check_description(system)
     t, states, found = _along(system, method, q, v, t0, ahead, points)
     whole = WellPosedness(float(found[0]), None, t, found)
@@ -106,6 +110,10 @@ class VariableStepLaws(NamedTuple):
 
 def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaws:
     """The laws over a run by EDLA with save_every=1: energy and momentum at every step, the form at some."""
+    if not isinstance(trajectory, Trajectory):
+        raise ValueError(f"expected a run by EDLA, got {trajectory!r}")
+    if not isinstance(rows, int | np.integer) or rows < 1:
+        raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}")
     system, method = trajectory.system, trajectory.method
     if not isinstance(method, EDLA) or system is None or trajectory.save_every != 1:
         raise ValueError("these are laws of EDLA: give a run by it with its system and save_every=1")

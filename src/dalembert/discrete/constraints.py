@@ -57,7 +57,7 @@ class PointConstraint(DiscreteConstraint):
 
     @property
     def spelling(self) -> str:
-        return "left" if self.alpha == 0 else f"point={self.alpha!r}"
+        return "left" if self.alpha == 0 else f"point={float(self.alpha)!r}"
 
     def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         return matvec(annihilator(system, (1 - self.alpha) * q0 + self.alpha * q1), u)

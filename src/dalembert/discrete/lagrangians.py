@@ -70,7 +70,7 @@ class AlphaRule(DiscreteLagrangian):
 
     @property
     def spelling(self) -> str:
-        return f"alpha={self.alpha!r}"
+        return f"alpha={float(self.alpha)!r}"
 
     def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         a = self.alpha

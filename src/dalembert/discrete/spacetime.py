@@ -55,7 +55,7 @@ def spacetime_momentum_residual(
 ) -> Array:
     """The momentum equation of a horizontal symmetry of space and time, at three points z (3, 1 + n) of a run.
 
-    Equations: [cortes2004] (7) with the time's component: J(1, 2) - J(0, 1) = <(D3, D4) L_d(1, 2), (xi(2) - xi(1))>,
+    Equations: [cortes2003] (7) with the time's component: J(1, 2) - J(0, 1) = <(D3, D4) L_d(1, 2), (xi(2) - xi(1))>,
     J = <(D3, D4) L_d, xi>, for generators of the group in space and time. Zero where L_d is invariant.
     """
     whole = SpaceTime(system)

@@ -194,7 +194,7 @@ class Method(eqx.Module):
         if not self.takes_forces and system.gives("forces"):
             raise ValueError(
                 f"{name} is defined without non-conservative forces, but {kind} gives "
-                f"forces(q, v). Use {'FrameGradient() or ' if system.group is None else ''}Reference()"
+                f"forces. Use {'FrameGradient() or ' if system.group is None else ''}Reference()"
             )
 
 

@@ -86,6 +86,8 @@ class Composition(Method):
             raise ValueError(f"Composition needs a method such as FrameGradient(), got {self.method!r}")
         if not isinstance(self.order, int) or self.order not in FRACTIONS:
             raise ValueError(f"Composition has orders {', '.join(map(str, FRACTIONS))}; got {self.order!r}")
+        if self.method.variable_step:
+            raise ValueError(f"{type(self.method).__name__} cannot be composed: {self.method.composable()}")
         reason = self.method.composable()
         if reason is not None and not self.force:
             raise ValueError(f"{type(self.method).__name__} must not be composed: {reason}")

@@ -69,7 +69,7 @@ class Start(NamedTuple):
 class EDLA(Method):
     """The discrete Lagrange-d'Alembert method in space and time: the steps have the size that keeps the energy.
 
-    Equations: [cortes2004] (6) with the omega0 that is missing there, unknowns t2, q2, lam':
+    Equations: [cortes2003] (6) with the omega0 that is missing there, unknowns t2, q2, lam':
         D1 L_d(1, 2) + D3 L_d(0, 1) = lam' . omega0, D2 L_d(1, 2) + D4 L_d(0, 1) = omega^T lam', omega_d(1, 2) = 0,
     constraints omega0 dt + omega dq = 0, at the point 1; omega = A, omega0 = -b. The multipliers of the library are
     lam = -lam' over the mean of the two steps. Without constraints this is the symplectic-energy-momentum integrator.
@@ -167,8 +167,8 @@ class EDLA(Method):
         schur = self._schur(system, s, h1, u, kick)
         # The step size is known to eps E/(h S), relative.
         lost = 1e3 * jnp.finfo(q1.dtype).eps * scale > jnp.abs(h1 * schur)
-        lost = lost & (report.trouble == Status.OK.code) & ~continued
-        trouble = jnp.where(lost, jnp.int32(Status.STEP_LOST.code), report.trouble)
+        lost = lost & (found.status == Status.OK.code) & ~continued
+        trouble = jnp.where(lost, jnp.int32(Status.STEP_LOST.code), found.status)
         report = report._replace(converged=report.converged & ~lost, trouble=trouble)
         _, arriving = spacetime_slots(self.discrete_lagrangian, system, s.t, s.q, q1, u, h1)
         new = state.moved(q1, state.v, h1)
@@ -202,7 +202,7 @@ class EDLA(Method):
         same = jnp.where(good, y, guess)
         y = jnp.where(better, y, same + lax.stop_gradient(guess - same))
         residual = jnp.where(found.continued, jnp.abs(found.e) / scale, jnp.abs(equations(y)[0]) / speed)
-        report = Report(residual, found.tries + info.iterations, found.status == Status.OK.code, found.status)
+        report = Report(residual, found.tries + info.iterations, found.status == Status.OK.code)
         return y[0] * tick, y[1:], report, found.continued
 
     def _schur(self, system: System, s: Start, h: Array, u: Array, kick: Array) -> Array:

@@ -13,7 +13,7 @@ from dalembert.methods.status import Status
 
 _POINTS = 12
 _RATIO = 10 ** (1 / _POINTS)
-# Step sizes of the scan, in units of the guess: up to 10, down to 1/10, and from there backwards in time. They
+# Step sizes of the scan, in units of the last: up to 10, down to 1/10, and from there backwards in time. They
 # avoid -1, where the trivial root is.
 _UP, _DOWN = _RATIO ** np.arange(_POINTS + 1), _RATIO ** -np.arange(_POINTS + 1)
 _BACK = -0.087 * _RATIO ** np.arange(2 * _POINTS + 1)
@@ -65,7 +65,8 @@ def search(
 
     `residual(h, x)` returns it, the other unknowns and a report. For symmetric methods h = -last is always a root:
     f = e(h)/(h + last) has it no more, and is nearly linear. A secant, bounded to 0.3 h a time, seeks the root of f
-    from last^2/before. Where it fails, a scan of 0.1 to 10 times that seeks a change of sign, which is then halved.
+    from last^2/before. Where it fails, a scan of 0.1 to 10 times the last step seeks a change of sign, which is then
+    halved.
     Where there is none, a scan of negative steps says which kind of failure it is; with `continuation` the step
     with the least residual is taken instead.
     """
@@ -85,7 +86,7 @@ def search(
         lost = (~jnp.isfinite(aim) | (aim == c.h) | (c.index >= 40)) & ~settled
         after = c._replace(h=aim, h0=c.h, f0=f)
         after = _where(settled, after._replace(phase=phase(DONE)), after)
-        begun = after._replace(phase=phase(SCAN), index=jnp.zeros_like(c.index), h=guess, x=x)
+        begun = after._replace(phase=phase(SCAN), index=jnp.zeros_like(c.index), h=last, x=x)
         return _where(lost, begun, after)
 
     def scan(c: Search, f: Array, size: Array, improved: Array) -> Search:
@@ -94,7 +95,7 @@ def search(
         changed = (f * c.f0 < 0) & ~first
         forward = i < _FORWARD
         following = jnp.minimum(c.index, len(_SCAN) - 1)
-        after = c._replace(h=guess * jnp.asarray(_SCAN)[following], h0=c.h, f0=f)
+        after = c._replace(h=last * jnp.asarray(_SCAN)[following], h0=c.h, f0=f)
         over = after._replace(phase=phase(DONE), status=code[Status.NO_ROOT])
         after = _where(c.index == len(_SCAN), over, after)
         if continuation:
@@ -117,7 +118,7 @@ def search(
         shorter = jnp.where(c.other > 0, -c.other, -0.5 * c.other)
         reach = jnp.where(improved, c.other, shorter)
         after = c._replace(other=reach, h=c.best * jnp.exp(reach))
-        inside = (c.best > 1.001 * guess * _SCAN[_FORWARD - 1]) & (c.best < 0.999 * guess * _UP[-1])
+        inside = (c.best > 1.001 * low) & (c.best < 0.999 * high)
         found = jnp.where(inside, code[Status.OK], code[Status.NO_ROOT])
         over = (jnp.abs(reach) < 1e-5) | (c.index > 200)
         return _where(over, after._replace(phase=phase(DONE), status=found), after)

@@ -43,6 +43,8 @@ def system(
     }
     if not isinstance(coordinates, tuple | list):
         raise ValueError(f"coordinates must be a tuple of names such as ('x', 'theta'), got {coordinates!r}")
+    if not isinstance(rheonomic, bool):
+        raise ValueError(f"rheonomic must be True or False, got {rheonomic!r}")
     if parameters is not None and not isinstance(parameters, Mapping):
         raise ValueError(f"parameters must map names to numbers, such as {{'mass': 1.0}}, got {parameters!r}")
     for key, function in given.items():

@@ -137,10 +137,11 @@ def _check_constraints(system: System, q: np.ndarray, v: np.ndarray, survey: Sur
                 f"{vanishing} should vanish but is {np.max(elsewhere):.3g} (relative) at a configuration nearby"
             )
     b = survey.offsets
-    if not np.all(np.isfinite(b)):
-        raise ValueError(
-            f"{label}: the offsets or the drift are NaN or infinite at the start ({_at(q, system)})"
-        )
+    for name in ("offsets", "drift"):
+        if system.gives(name) and not np.all(np.isfinite(survey.given[name])):
+            raise ValueError(
+                f"{label}.{name} is NaN or infinite at the start ({_at(q, system)}): {survey.given[name]}"
+            )
     if np.any(violates(a, v, b)):
         z = np.linalg.solve(survey.mass, a.T)
         nearest = v - z @ np.linalg.lstsq(a @ z, a @ v - b, rcond=None)[0]

@@ -46,7 +46,8 @@ def check_system(system: System) -> None:
         raise ValueError(f"{name}: angles names {unknown[0]!r}, which is not one of the coordinates {names}")
     _check_functions(system)
     if not system.gives("lagrangian") and not system.gives("metric"):
-        raise ValueError(f"{name} gives neither lagrangian(q, v) nor metric(q); define one of the two")
+        t = "t, " * system.timed
+        raise ValueError(f"{name} gives neither lagrangian({t}q, v) nor metric({t}q); define one of the two")
     if system.gives("lagrangian") and (system.gives("metric") or system.gives("potential")):
         raise ValueError(f"{name} gives both lagrangian and metric or potential; keep one description")
     leaves, tree = jax.tree.flatten(as_arrays(system))
@@ -65,8 +66,8 @@ _known: set[Any] = set()
 def _check_functions(system: System) -> None:
     """Functions must be functions, and those of affine constraints need the constraints."""
     name = system.label
-    for function in FUNCTIONS:
-        if system.gives(function) and not callable(getattr(system, function)):
+    for function in (*FUNCTIONS, "generators", "sections", "integrals", "starts", "at"):
+        if not callable(getattr(system, function)):
             raise ValueError(
                 f"{name}: {function} is a function of a system, but the class has a field of that name; "
                 "rename the field"

@@ -126,7 +126,10 @@ class Moment(System):
         return self.system.generators(self.t, q)
 
     def sections(self) -> Mapping[str, Callable[[Array], Array]]:
-        def now(section: Callable[..., Array]) -> Callable[[Array], Array]:
-            return lambda q: section(self.t, q)
+        def now(section: Any) -> Any:
+            return (lambda q: section(self.t, q)) if callable(section) else section
 
-        return {name: now(section) for name, section in self.system.sections().items()}
+        given = self.system.sections()
+        return (
+            {name: now(section) for name, section in given.items()} if isinstance(given, Mapping) else given
+        )

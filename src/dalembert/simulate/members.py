@@ -71,8 +71,9 @@ def check_members(
         raise ValueError(f"{system.label}: q0 is not an element of {system.group.name} for {_members(off)}")
     if bad.size:
         raise ValueError(
-            f"{system.label}: the start velocity violates the constraint A(q0) v0 = 0 for {_members(bad)}; "
-            "start each member in its own D"
+            f"{system.label}: the start velocity violates the constraint A(q0) v0 = "
+            f"{'b(q0)' if system.affine else 0} for {_members(bad)}; start each member with a velocity that its own "
+            "constraint allows"
         )
     method.check(system, check_start(system, q0[0], v0[0], quick_survey, t0))
 

@@ -1,4 +1,4 @@
-"""EDLA, whose steps have the size that keeps the energy [cortes2004]: how they change, and where they end."""
+"""EDLA, whose steps have the size that keeps the energy [cortes2003]: how they change, and where they end."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from dalembert.studies.result import Cell, Picture, Result, Table, number
 
 __all__ = ["measure", "present"]
 
-SOURCE = "cortes2004"
+SOURCE = "cortes2003"
 # Rounding: E^+ is asked for to 2 eps, and 3e-14 is the most that any of the runs shows.
 KEPT = 1e-12
 

@@ -212,8 +212,8 @@ def _going(lab: Lab, problem: Problem) -> Going:
     run = run_of(problem, EDLA(), STEP, STEPS[lab.quick])
     # On these sets the mean of h is at least h0/2, which bounds how many steps cover SHOWN.
     finer = [run_of(problem, EDLA(), h, round(2 * SHOWN / h)) for h in (STEP / 2, STEP / 4)]
-    told = (np.asarray(run.told[name])[1:] for name in ("h", "E_plus", "G"))
-    return Going(problem, run.status, *told, tuple(ratio(x) for x in (run, *finer)))
+    h, plus, g = (np.asarray(run.told[name])[1:] for name in ("h", "E_plus", "G"))
+    return Going(problem, run.status, h, plus, g, tuple(ratio(x) for x in (run, *finer)))
 
 
 def _tried(run: Trajectory) -> Tried:
@@ -286,8 +286,8 @@ def _laws() -> Laws:
     law = np.sqrt(1 + y**2)
     kappa = float(h[0] / law[0])
     other = np.asarray(rolling.told["h"])[1:]
-    off = (float(np.max(np.abs(x - 1))) for x in (h / (kappa * law), other / STEP))
-    return Laws(y, h, kappa, *off, (_rounding(run), _rounding(rolling)))
+    free, disk = (float(np.max(np.abs(x - 1))) for x in (h / (kappa * law), other / STEP))
+    return Laws(y, h, kappa, free, disk, (_rounding(run), _rounding(rolling)))
 
 
 def _rounding(run: Trajectory) -> float:

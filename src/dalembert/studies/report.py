@@ -44,7 +44,7 @@ PAPERS = {
         "and on the Chaplygin sleigh. Two studies follow that it does not have: a gait of its snakeboard, "
         "and what becomes of the sleigh after the time that its figure shows.",
     ),
-    "cortes2004": Paper(
+    "cortes2003": Paper(
         "Energy conserving nonholonomic integrators: what the method does",
         "Cort\u00e9s",
         "The extended discrete Lagrange-d\u2019Alembert method (EDLA) of J. Cort\u00e9s, <cite>Energy conserving "
