@@ -31,7 +31,7 @@ from dalembert.model import Chart, GroupSystem, RheonomicSystem, System, groups,
 from dalembert.results import load
 from dalembert.simulate import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 __all__ = [
     "DLA",
