@@ -464,7 +464,6 @@ class Bead(da.System):
         (Pendulums(), Trapezoidal(), 2),
         (Bead(), Gauss(1), 2),
         (Bead(), Gauss(2), 4),
-        (Bead(), Gauss(3), 6),
     ],
     ids=lambda x: getattr(x, "spelling", str(x)),
 )

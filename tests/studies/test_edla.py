@@ -199,7 +199,7 @@ def test_the_study(study, zeros):
     good, to_end, past = study.rivals.values()
     for first, dla, frame in (good, to_end, past):
         assert frame.ends < 1e-12
-        assert min(dla.middle, dla.ends) > 1e-6
+        assert min(dla.middle, dla.ends) > 1e-8  # its steps are short past the zero; rounding is 1e-15
         assert first.steps == dla.steps == frame.steps
         assert dla.end == pytest.approx(first.end, rel=1e-12)
         # At equal cost no worse than EDLA by more than a third: 1 to 0.04 times its error measured.

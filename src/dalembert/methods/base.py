@@ -192,9 +192,10 @@ class Method(eqx.Module):
                 "FrameGradient(), VariationalDLA(), GNI(), EDLA() or Reference()"
             )
         if not self.takes_forces and system.gives("forces"):
+            given = f"forces({'t, ' * system.timed}q, v)"
             raise ValueError(
-                f"{name} is defined without non-conservative forces, but {kind} gives "
-                f"forces. Use {'FrameGradient() or ' if system.group is None else ''}Reference()"
+                f"{name} is defined without non-conservative forces, but {kind} gives {given}. Use "
+                f"{'FrameGradient() or ' if system.group is None else ''}Reference()"
             )
 
 

@@ -186,8 +186,9 @@ class EDLA(Method):
         """The root once more by Newton's method for all unknowns together, which has derivatives too."""
         n, size = s.q.shape[0], _size(s)
         # In one measure: steps in units of velocity, energies too.
-        speed = jnp.max(jnp.abs(s.v)) + jnp.finfo(s.q.dtype).tiny
-        tick, rate = lax.stop_gradient(last / speed), lax.stop_gradient(speed / scale)
+        tiny = jnp.finfo(s.q.dtype).tiny
+        speed = lax.stop_gradient(jnp.maximum(jnp.max(jnp.abs(s.v)), jnp.max(jnp.abs(found.x[:n])))) + tiny
+        tick, rate = lax.stop_gradient(last / speed), lax.stop_gradient(speed / (scale + tiny))
 
         def equations(y):
             energy, rest = self.residuals(system, s, y[0] * tick, y[1 : n + 1], y[n + 1 :] / size)

@@ -19,6 +19,8 @@ _UP, _DOWN = _RATIO ** np.arange(_POINTS + 1), _RATIO ** -np.arange(_POINTS + 1)
 _BACK = -0.087 * _RATIO ** np.arange(2 * _POINTS + 1)
 _SCAN = np.concatenate([_UP, _DOWN, _BACK])
 _FORWARD = len(_UP) + len(_DOWN)
+# What counts as a root, relative to the energy: rounding is 1e-16, and where there is none 1e-8 and more are left.
+_NEAR = 1e-12
 SECANT, SCAN, HALVE, LEAST, DONE = range(5)
 
 
@@ -82,7 +84,8 @@ def search(
         move = jnp.clip(-f * (c.h - c.h0) / (f - c.f0), -0.3 * c.h, 0.3 * c.h)
         aim = jnp.clip(jnp.where(c.index == 1, 1.001 * c.h, c.h + move), low, high)
         settled = (size <= 64 * eps * scale) & ~improved & (c.index > 2)
-        settled = settled | ((jnp.abs(aim - c.h) <= 2 * eps * c.h) & (aim > low) & (aim < high))
+        still = (jnp.abs(aim - c.h) <= 2 * eps * c.h) & (aim > low) & (aim < high)
+        settled = settled | (still & (size <= _NEAR * scale))
         lost = (~jnp.isfinite(aim) | (aim == c.h) | (c.index >= 40)) & ~settled
         after = c._replace(h=aim, h0=c.h, f0=f)
         after = _where(settled, after._replace(phase=phase(DONE)), after)
@@ -151,8 +154,13 @@ def search(
         guess, jnp.full_like(last, jnp.inf), x, code[Status.OK],
     )  # fmt: skip
     end = lax.while_loop(lambda c: c.phase != DONE, advance, start)
-    continued = (jnp.abs(end.e) > 1e-12 * scale) if continuation else jnp.zeros((), bool)
-    return Found(end.best, end.e, end.best_x, end.tries, end.status, continued & (end.status == 0))
+    off = jnp.abs(end.e) > _NEAR * scale
+    fine = end.status == Status.OK.code
+    if continuation:
+        return Found(end.best, end.e, end.best_x, end.tries, end.status, off & fine)
+    # A change of sign without a root, as at a pole.
+    status = jnp.where(off & fine, code[Status.NO_ROOT], end.status)
+    return Found(end.best, end.e, end.best_x, end.tries, status, jnp.zeros((), bool))
 
 
 def _where(which: Array, new: Search, old: Search) -> Search:

@@ -4,7 +4,17 @@ import numpy as np
 
 from dalembert.methods import Status
 from dalembert.studies.edla_figure import draw
-from dalembert.studies.edla_runs import SMALL, STEP, STEPS, Ending, Measured, Rival, measure, spread
+from dalembert.studies.edla_runs import (
+    CONTINUED,
+    SMALL,
+    STEP,
+    STEPS,
+    Ending,
+    Measured,
+    Rival,
+    measure,
+    spread,
+)
 from dalembert.studies.lab import Lab
 from dalembert.studies.result import Cell, Picture, Result, Table, number
 
@@ -41,8 +51,8 @@ def present(lab: Lab, data: Measured) -> Result:
         f"{_passing(passing)}{_robot(ending)}",
         f"With continuation=True the zero is passed by a step that misses the energy, by {number(min(jumps))} to "
         f"{number(max(jumps))} of itself with h0 = {STEP:g}. It does not help for long: on V = y^2/2 the run then "
-        f"takes steps down to {number(ending[0].continued.least)}, and its status at t = "
-        f"{ending[0].continued.end:.2f} is {ending[0].continued.status.name.lower()}.",
+        f"takes steps down to {number(ending[0].continued.least)}, and with {CONTINUED} steps gets to t = "
+        f"{ending[0].continued.end:.2f} ({ending[0].continued.status.value}).",
         f"At equal cost the positions are about as good as those of methods with equal steps: {_errors(good)} on "
         f"V = (x^2 + y^2)/2, {_errors(to_end)} on V = y^2/2 up to where EDLA ends. Past the zero, where its steps "
         f"are small, they are worse: {_errors(past)}. The DLA and the frame method do not notice the zero of G; "
@@ -161,7 +171,7 @@ def _ending(data: Measured) -> Table:
         f"Sets where G changes sign, h0 = {SMALL:g}: time of the zero of G, time at which the run ends, its status "
         "(expected: no_root or nonpositive_h, within 5 percent) and the variation of E+ up to there; how many of "
         "several h0 got over the zero (expected: none). Then the energy that continuation=True misses there with "
-        f"h0 = {STEP:g} (expected: 1e-5 to 4e-4), and where 2000 steps of it come to."
+        f"h0 = {STEP:g} (expected: 1e-5 to 4e-4), and where {CONTINUED} steps of it come to."
     )
     columns = ("set", "zero of G", "end", "off", "status", "E+", "got over", "jump", "continued to")
     return Table(caption, columns, tuple(rows))

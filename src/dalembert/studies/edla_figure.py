@@ -114,7 +114,7 @@ def _draw_rivals(ax: Any, data: Measured) -> None:
     ax.axvline(data.ending[0].zero, **DASHED, label="zero of G")
     log_axis(ax, 1e-17, 1e-2, 4)
     ax.set(xlim=(0, past[0].end), xlabel="t", ylabel=r"$|E/E_0 - 1|$")
-    ax.legend(loc="center left", bbox_to_anchor=(0.0, 0.42), handlelength=1.8, fontsize=8.5)
+    ax.legend(loc="center right", bbox_to_anchor=(1.0, 0.42), handlelength=1.8, fontsize=8.5)
     ax.set_title(r"(e) energies on V = $y^2$/2 across the zero")
 
 

@@ -15,6 +15,7 @@ from dalembert.zoo import KnifeEdge, MobileRobot, NonholonomicParticle, RollingD
 
 STEP, SMALL = 0.05, 0.0125
 """First steps: of the runs that go on, and of those that end."""
+CONTINUED = 2000  # steps, made with the continuation
 STEPS, SCAN, SETS = {False: 20_000, True: 2_000}, {False: 48, True: 17}, {False: 5, True: 2}
 """By whether it is quick: steps where it goes on; first steps 0.05 2^(-k/8) where it ends; how many such sets."""
 SHOWN = 20.0
@@ -232,7 +233,7 @@ def _ending(lab: Lab, problem: Problem) -> Ending:
 
     run = trial(SMALL)
     scan = tuple(_tried(trial(STEP * 2 ** (-k / 8))) for k in range(SCAN[lab.quick]))
-    on = run_of(problem, EDLA(continuation=True), STEP, 2000)
+    on = run_of(problem, EDLA(continuation=True), STEP, CONTINUED)
     plus, count = (np.asarray(on.told[name])[1:] for name in ("E_plus", "continued"))
     jump = float(np.abs(plus[np.argmax(count > 0)] - plus[0]) / np.max(np.abs(plus)))
     continued = Continued(float(on.t[-1]), float(np.min(on.told["h"])), jump, on.status)
@@ -266,7 +267,7 @@ def _beside(problem: Problem, run: Trajectory, rows: int | None = None) -> tuple
 
 def _rivals(going: Going, ending: Ending) -> dict[str, tuple[Rival, ...]]:
     good, bad = going.problem, ending.problem
-    on = run_of(bad, EDLA(continuation=True), STEP, 2000)
+    on = run_of(bad, EDLA(continuation=True), STEP, CONTINUED)
     # The first row beyond twice the time of the zero.
     rows = min(int(np.searchsorted(np.asarray(on.t), 2 * ending.zero)) + 1, len(on.t))
     return {
