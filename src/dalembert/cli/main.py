@@ -72,7 +72,7 @@ def run(
         A method, such as frame, leapfrog, dla:0.5, dd:average, frame@4, or your own as module:Class; frame by
         default, lie-gni for systems on Lie groups.
     h
-        The step size; the system's own by default.
+        The step size, of edla that of the first step; the system's own by default.
     steps
         The number of steps, such as 30000 or 1e6.
     param

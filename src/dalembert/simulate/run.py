@@ -38,7 +38,7 @@ def simulate(
     throw: bool = True,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Trajectory:
-    """Runs `method` on `system` from (q0, v0) for `steps` steps of size h.
+    """Runs `method` on `system` from (q0, v0) at the time t0, for `steps` steps of size h (of EDLA: the first one).
 
     Every `save_every`-th state is kept, and the last one; row 0 is the start. The start velocity must
     satisfy the constraint. A run that fails raises SimulationError with step, time and what to try; with
