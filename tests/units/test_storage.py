@@ -8,6 +8,8 @@ import pytest
 import xarray
 
 import dalembert as da
+from dalembert.methods import Report
+from dalembert.model import potential_gradient, project
 
 SAME = ("t", "q", "v", "v_full", "multipliers", "residual", "steps", "h")
 
@@ -93,3 +95,40 @@ def test_bad_paths(tmp_path):
     sol.save(tmp_path / "run.nc")
     with pytest.raises(ValueError, match="has the coordinates"):
         da.load(tmp_path / "run.nc", system=own_system())
+
+
+class Alternating(da.Method):
+    """Kick and project with steps of h and h/2 in turn, which says something of each."""
+
+    variable_step = True
+
+    def init(self, system, state, h):
+        return jnp.zeros(())
+
+    def step(self, system, state, memory, h):
+        size = jnp.where(memory % 2 == 0, h, h / 2)
+        v = project(system, state.q, state.v - size * potential_gradient(system, state.q))
+        q = state.q + size * v
+        return state.moved(q, project(system, q, v), size), memory + 1, Report.explicit()
+
+    def told(self, system, state, memory):
+        return {"count": memory, "table": memory * jnp.ones((2, 4))}
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "nc"])
+def test_own_steps_of_different_size(tmp_path, suffix):
+    """Times and what a method tells, of any shape, in single runs and ensembles, and back from a file."""
+    knife = da.zoo.KnifeEdge()
+    q0, v0 = knife.start()
+    sol = da.simulate(knife, Alternating(), q0, v0, h=0.2, steps=5, t0=1.0)
+    assert np.allclose(sol.t, [1.0, 1.2, 1.3, 1.5, 1.6, 1.8], rtol=0, atol=1e-15)
+    assert sol.told["table"].shape == (6, 2, 4)
+    assert np.array_equal(sol.told["count"], np.arange(6))
+    sol.save(tmp_path / f"run.{suffix}")
+    again = da.load(tmp_path / f"run.{suffix}", system=knife)
+    assert np.array_equal(again.t, sol.t)
+    assert np.array_equal(again.told["table"], sol.told["table"])
+    many = da.ensemble(knife, Alternating(), np.stack([q0, q0]), v0, h=np.array([0.2, 0.1]), steps=5)
+    assert many.t.shape == (2, 6)
+    assert np.allclose(many.t[0] + 1, sol.t, rtol=0, atol=1e-15)
+    assert many.member(1).told["table"].shape == (6, 2, 4)

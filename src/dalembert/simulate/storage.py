@@ -120,10 +120,13 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
 
 def _told(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
     """What the method says of its steps, and the moving energy where the constraints are affine."""
-    beside = {name: np.asarray(x) for name, x in sol.told.items()}
-    found: dict[str, Any] = {
-        f"told_{name}": ((*rows, "coordinate")[: x.ndim], x) for name, x in beside.items()
-    }
+    n, found = np.shape(sol.q)[-1], {}
+    for name, x in sol.told.items():
+        axes = [
+            "coordinate" if size == n and not i else f"{name}_{i}"
+            for i, size in enumerate(np.shape(x)[len(rows) :])
+        ]
+        found[f"told_{name}"] = ((*rows, *axes), np.asarray(x))
     if (sol.system is not None and sol.system.affine) or "moving_energy" in (sol.stored or {}):
         found["moving_energy"] = (rows, sol.moving_energy())
     return found
