@@ -51,7 +51,7 @@ def test_claims_are_what_is_measured(spelling):
     assert found.constraint < 1e-14
 
 
-@pytest.mark.parametrize("name", ["snakeboard-relative", "knife-0.1", "massive"])
+@pytest.mark.parametrize("name", ["snakeboard-relative", "massive"])
 def test_claims_hold_on_other_systems(name):
     """There a structure may be kept without being claimed (leap-frog's energy without a potential)."""
     system, q0, v0, h = make(name)

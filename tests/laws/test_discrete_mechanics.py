@@ -276,7 +276,6 @@ PHASE = [
     (Z.NonholonomicParticle(lambda q: jnp.sin(q[0]) + q[2] ** 2), da.GNI()),
     (Z.ChaplyginSleigh(), da.GNI(Trapezoidal())),
     (Z.Snakeboard(), da.GNI()),
-    (Z.Suslov(), da.LieGNI()),
     (Z.RoundBody("S^3"), da.LieGNI("cayley")),
 ]
 
