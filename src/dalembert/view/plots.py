@@ -106,7 +106,7 @@ class Plots:
         self.trajectory = trajectory
 
     def energy(self, ax: Axes | None = None, full: bool = False, **style: Any) -> Axes:
-        """The relative energy error against time, on a log axis."""
+        """The relative energy error against time, on a log axis; where the exact energy changes too, its change."""
         sol = self.trajectory
         ax = _axes(ax)
         energy = np.asarray(sol.energy(full=full))
@@ -115,7 +115,9 @@ class Plots:
         style = {"lw": 1.3, **method_style(_label(sol)), **style}
         ax.semilogy(*_envelope(np.asarray(sol.t[1:]), np.maximum(error[1:], FLOOR)), **style)
         ax.set(xlabel="t", ylabel="|E - E(0)| / |E(0)|" if energy[0] else "|E - E(0)|")
-        ax.set_title(f"energy error, {_system(sol)}, {_step(sol)}", loc="left")
+        kept = sol.system is None or not (sol.system.timed or sol.system.affine)
+        what = "energy error" if kept else "change of energy"
+        ax.set_title(f"{what}, {_system(sol)}, {_step(sol)}", loc="left")
         return ax
 
     def steps(self, ax: Axes | None = None, **style: Any) -> Axes:
