@@ -22,10 +22,9 @@ from dalembert.diagnostics import (
     section,
     structure,
 )
-from dalembert.diagnostics.rows import over_rows
 from dalembert.methods.leapfrog import LeapFrogMemory
 from dalembert.model import potential_gradient
-from dalembert.numerics import solve_spd
+from dalembert.numerics import over_rows, solve_spd
 
 ZOO = da.zoo
 

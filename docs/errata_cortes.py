@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dalembert as da
-from dalembert.discrete import Midpoint, PointConstraint, spacetime_constraint, spacetime_slots
+from dalembert.discrete import Midpoint, PointConstraint, between, spacetime_constraint, spacetime_slots
 from dalembert.model import SpaceTime
 
 ZOO = da.zoo
@@ -31,15 +31,9 @@ def _points(run):
     return jnp.concatenate([jnp.asarray(run.t)[:, None], jnp.asarray(run.q)], axis=1)
 
 
-def _step(a, b):
-    """The arguments of a step from the point a = (t, q) to b."""
-    h = b[0] - a[0]
-    return a[0], a[1:], b[1:], (b[1:] - a[1:]) / h, h
-
-
 def _derivatives(system, z):
     """(D1, D2) and (D3, D4) of L_d for every two neighbours of a path."""
-    found = jax.vmap(lambda a, b: spacetime_slots(MIDPOINT, system, *_step(a, b)))
+    found = jax.vmap(lambda a, b: spacetime_slots(MIDPOINT, system, *between(a, b)))
     return jax.jit(found)(z[:-1], z[1:])
 
 
@@ -149,7 +143,7 @@ def two_boundary_forms():
 
     @jax.jit
     def action(z):
-        steps = jax.vmap(lambda a, b: MIDPOINT(well.at(a[0]), *_step(a, b)[1:3], b[0] - a[0]))
+        steps = jax.vmap(lambda a, b: MIDPOINT(well.at(a[0]), *between(a, b)[1:3], b[0] - a[0]))
         return jnp.sum(steps(z[:-1], z[1:]))
 
     whole = float(jax.jvp(action, (path,), (change,))[1])
@@ -169,7 +163,7 @@ def discrete_dimensions():
     size = z.shape[1]
 
     def held(x):
-        return spacetime_constraint(PointConstraint(), particle, *_step(x[:size], x[size:]))
+        return spacetime_constraint(PointConstraint(), particle, *between(x[:size], x[size:]))
 
     form = np.asarray(jax.jacfwd(held)(jnp.concatenate([z[3], z[4]])))
     tangent = np.linalg.svd(form)[2][1:]  # vectors along D_d

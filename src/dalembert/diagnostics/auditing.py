@@ -17,12 +17,11 @@ from dalembert.diagnostics.latitude import Latitude
 from dalembert.diagnostics.nonholonomy import nonholonomy
 from dalembert.diagnostics.order import Exact, exact_ends, measured_order, measured_terms
 from dalembert.diagnostics.parasitic import normal_velocity, parasitic_mode
-from dalembert.diagnostics.rows import over_rows
 from dalembert.diagnostics.series import Drift, Verdict, drift
 from dalembert.diagnostics.stepmap import fibration_defects, reversibility_defect, volume_change
 from dalembert.methods import Claims, Method
 from dalembert.model import System, as_arrays, check_system, moving_energy, total_energy
-from dalembert.numerics import is_written_constant
+from dalembert.numerics import is_written_constant, over_rows
 from dalembert.simulate import MotionWarning, Trajectory, simulate
 
 # More rows than this are not kept of a long run.

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import Array
 
-from dalembert.diagnostics.rows import over_rows
 from dalembert.methods import FrameGradient
 from dalembert.model import as_arrays, moving_energy
+from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory
 
 

@@ -12,12 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.diagnostics.rows import over_rows
 from dalembert.diagnostics.stepmap import as_shared
 from dalembert.discrete import projectors
 from dalembert.methods import Method, Reflecting
 from dalembert.model import System, as_arrays, difference, displaced, drift_at, nearest_velocity, total_energy
-from dalembert.numerics import compiled, matvec, solve_spd
+from dalembert.numerics import compiled, matvec, over_rows, solve_spd
 
 
 class DiscreteLaws(NamedTuple):

@@ -9,8 +9,8 @@ from jax import Array, lax
 
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.floquet import Orbit, orbit, section
-from dalembert.diagnostics.rows import over_rows
 from dalembert.model import System
+from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory
 
 SUBSTEPS = 12

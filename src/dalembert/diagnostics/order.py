@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import Array
 
-from dalembert.diagnostics.rows import over_rows
 from dalembert.methods import Method, Reference
 from dalembert.model import (
     System,
@@ -17,7 +16,7 @@ from dalembert.model import (
     potential_gradient,
     project,
 )
-from dalembert.numerics import solve_spd
+from dalembert.numerics import over_rows, solve_spd
 from dalembert.simulate import SimulationError, ensemble, simulate
 
 # Rounding of some hundred steps and of the reference, relative to the size of the motion.
@@ -76,18 +75,14 @@ class Exact(NamedTuple):
 def exact_ends(system: System, q0: Any, v0: Any, time: float, count: int = STARTS) -> Exact:
     """Where the exact motion goes from the start and some near it."""
     q, v = nearby_starts(system, q0, v0, count)
-    runs = [
-        simulate(system, Reference(), a, b, h=time / 8, steps=8, save_every=8)
-        for a, b in zip(q, v, strict=True)
-    ]
-    return Exact(q, v, np.stack([r.q[-1] for r in runs]), np.stack([r.v[-1] for r in runs]), time)
+    return Exact(q, v, *_ends_at(system, q, v, np.full(count, time)), time)
 
 
-def _ends_at(system: System, exact: Exact, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _ends_at(system: System, q0: Any, v0: Any, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where the exact motion is at a time of its own for each start."""
     runs = [
         simulate(system, Reference(), q, v, h=t / 8, steps=8, save_every=8)
-        for q, v, t in zip(exact.q0, exact.v0, times, strict=True)
+        for q, v, t in zip(q0, v0, times, strict=True)
     ]
     return np.stack([r.q[-1] for r in runs]), np.stack([r.v[-1] for r in runs])
 
@@ -116,7 +111,9 @@ def measured_order(
         if np.any(run.code):
             continue  # too coarse for this method
         q, v = np.asarray(run.q)[:, -1], np.asarray(run.v)[:, -1]
-        q1, v1 = (exact.q1, exact.v1) if not method.variable_step else _ends_at(system, exact, run.t[:, -1])
+        q1, v1 = exact.q1, exact.v1
+        if method.variable_step:
+            q1, v1 = _ends_at(system, exact.q0, exact.v0, run.t[:, -1])
         found = [np.sqrt(np.mean((q - q1) ** 2)) / length, np.sqrt(np.mean((v - v1) ** 2)) / speed]
         if not np.all(np.isfinite(found)):
             continue

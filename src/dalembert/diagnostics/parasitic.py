@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.diagnostics.rows import over_rows
 from dalembert.model import System, annihilator, as_arrays, offsets_at
+from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory
 
 # A difference of this order passes what alternates and suppresses what is smooth by (h/time scale)^8.

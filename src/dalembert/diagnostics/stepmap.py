@@ -10,7 +10,6 @@ import numpy as np
 from jax import Array
 
 from dalembert.diagnostics.coupled import CoupledSystem
-from dalembert.diagnostics.rows import over_rows
 from dalembert.methods import Method
 from dalembert.model import (
     System,
@@ -21,6 +20,7 @@ from dalembert.model import (
     nearest_frame,
     orthonormal_frame,
 )
+from dalembert.numerics import over_rows
 from dalembert.simulate import simulate
 
 # Central differences of order six; exact to rounding for maps as smooth as a step.

@@ -6,7 +6,7 @@ import numpy as np
 
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.floquet import Averaging, averaging, driver_at, driver_phases, section
-from dalembert.diagnostics.rows import over_rows
+from dalembert.numerics import over_rows
 
 # Ranks and defects of matrices that are known to rounding.
 _ZERO = 1e-8

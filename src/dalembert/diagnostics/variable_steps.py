@@ -9,6 +9,8 @@ import numpy as np
 from jax import Array
 
 from dalembert.discrete import (
+    between,
+    exterior,
     spacetime_constraint,
     spacetime_form,
     spacetime_forms,
@@ -68,14 +70,13 @@ def edla_well_posedness(
     t, states, found = _along(system, method, q, v, t0, ahead, points)
     whole = WellPosedness(float(found[0]), None, t, found)
     turn = _turn(found)
+    if turn is None:
+        return whole
     # The same once and twice again between the two times, so that nothing is compiled anew.
-    for _ in range(2 if turn is not None else 0):
-        assert turn is not None
+    for _ in range(2):
         a, b = turn
         t, states, found = _along(system, method, *states[a], t[a], t[b] - t[a], points)
         turn = _turn(found) or (points - 1, points)
-    if turn is None:
-        return whole
     a, b = turn
     return whole._replace(zero=float(t[a] - found[a] * (t[b] - t[a]) / (found[b] - found[a])))
 
@@ -155,9 +156,7 @@ def _momentum(system: System, method: EDLA, z: Array, which: Array) -> tuple[Arr
 
     def one(z):
         found = [spacetime_momentum_residual(method.discrete_lagrangian, system, s, z) for s in sections]
-        h = z[1, 0] - z[0, 0]
-        u = (z[1, 1:] - z[0, 1:]) / h
-        arrived = spacetime_slots(method.discrete_lagrangian, system, z[0, 0], z[0, 1:], z[1, 1:], u, h)[1]
+        arrived = spacetime_slots(method.discrete_lagrangian, system, *between(z[0], z[1]))[1]
         whole = SpaceTime(system)
         sizes = [jnp.sum(jnp.abs(whole.generators(z[1]) @ s(z[1])) * jnp.abs(arrived)) for s in sections]
         return jnp.stack(found)[which], jnp.stack(sizes)[which]
@@ -169,10 +168,6 @@ def _momentum(system: System, method: EDLA, z: Array, which: Array) -> tuple[Arr
 def _symplectic(system: System, method: EDLA, z: Array, lam: Array) -> Array:
     """The defect and the change at one triple; the next point is solved for again, so that it has derivatives."""
     ld, constraint, size = method.discrete_lagrangian, method.discrete_constraint, z.shape[1]
-
-    def between(a, b):
-        h = b[0] - a[0]
-        return a[0], a[1:], b[1:], (b[1:] - a[1:]) / h, h
 
     def following(x):
         """The third point and lam', from the first two."""
@@ -198,9 +193,8 @@ def _symplectic(system: System, method: EDLA, z: Array, lam: Array) -> Array:
 
     after, slope = following(x), jax.jacfwd(lambda x: following(x)[:size])(x)
     step = jnp.concatenate([jnp.eye(2 * size)[size:], slope])
-    turned = jax.jacfwd(impulse)(x)
     before = spacetime_form(ld, system, x)
     moved = step.T @ spacetime_form(ld, system, jnp.concatenate([z[1], after[:size]])) @ step
     change = moved - before
-    both = jnp.stack([change - (turned.T - turned), change])
+    both = jnp.stack([change - exterior(impulse, x), change])
     return jnp.max(jnp.abs(both), axis=(1, 2)) / jnp.maximum(1.0, jnp.max(jnp.abs(moved)))

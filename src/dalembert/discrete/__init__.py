@@ -23,7 +23,6 @@ from dalembert.discrete.lagrangians import (
     d2,
     d12,
     in_spacetime,
-    later,
     legendre_minus,
     legendre_plus,
     slots,
@@ -37,6 +36,7 @@ from dalembert.discrete.momenta import (
     symplectic_form,
 )
 from dalembert.discrete.spacetime import (
+    between,
     spacetime_constraint,
     spacetime_form,
     spacetime_forms,
@@ -59,6 +59,7 @@ __all__ = [
     "as_lagrangian",
     "average",
     "average_momentum",
+    "between",
     "check_constraint",
     "check_lagrangian",
     "constraint_value",
@@ -69,7 +70,6 @@ __all__ = [
     "gonzalez",
     "in_spacetime",
     "itoh_abe",
-    "later",
     "legendre_minus",
     "legendre_plus",
     "momentum_map",

@@ -228,11 +228,6 @@ def as_lagrangian(given: Any, name: str) -> DiscreteLagrangian:
     )
 
 
-def later(system: System, h: Array) -> System:
-    """The system a time h later; itself, where nothing depends on time."""
-    return system.system.at(system.t + h) if isinstance(system, Moment) else system
-
-
 def over_step(value: Callable, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
     """A function of (system, q0, q1, u, h); of a system that depends on time with the times of both ends.
 

@@ -8,6 +8,7 @@ from jax import Array
 
 from dalembert.discrete.constraints import DiscreteConstraint, constraint_value
 from dalembert.discrete.lagrangians import DiscreteLagrangian, in_spacetime
+from dalembert.discrete.momenta import exterior
 from dalembert.model import SpaceTime, System, annihilator
 from dalembert.numerics import matvec
 
@@ -45,7 +46,8 @@ def spacetime_forms(system: System, z: Array) -> Array:
     return annihilator(SpaceTime(system), z)
 
 
-def _ends(z0: Array, z1: Array) -> tuple[Array, Array, Array, Array, Array]:
+def between(z0: Array, z1: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """t0, q0, q1, u and h of the step from z0 = (t0, q0) to z1."""
     h = z1[0] - z0[0]
     return z0[0], z0[1:], z1[1:], (z1[1:] - z0[1:]) / h, h
 
@@ -59,7 +61,7 @@ def spacetime_momentum_residual(
     J = <(D3, D4) L_d, xi>, for generators of the group in space and time. Zero where L_d is invariant.
     """
     whole = SpaceTime(system)
-    arrived = [spacetime_slots(ld, system, *_ends(z[i], z[i + 1]))[1] for i in range(2)]
+    arrived = [spacetime_slots(ld, system, *between(z[i], z[i + 1]))[1] for i in range(2)]
     momenta = [matvec(whole.generators(z[i + 1]).T, arrived[i]) for i in range(2)]
     change = jnp.sum(momenta[1] * section(z[2])) - jnp.sum(momenta[0] * section(z[1]))
     return change - jnp.sum(momenta[1] * (section(z[2]) - section(z[1])))
@@ -70,7 +72,8 @@ def spacetime_form(ld: DiscreteLagrangian, system: System, x: Array) -> Array:
     size = x.shape[0] // 2
 
     def theta(x):
-        return jnp.concatenate([-spacetime_slots(ld, system, *_ends(x[:size], x[size:]))[0], jnp.zeros(size)])
+        return jnp.concatenate(
+            [-spacetime_slots(ld, system, *between(x[:size], x[size:]))[0], jnp.zeros(size)]
+        )
 
-    derivative = jax.jacfwd(theta)(x)
-    return derivative - derivative.T
+    return -exterior(theta, x)

@@ -64,6 +64,8 @@ class Start(NamedTuple):
     forms: Array
     offsets: Array
     energy: Array
+    size: Array
+    """The velocity that one unit of an impulse makes, so that one measure of corrections serves all unknowns."""
 
 
 class EDLA(Method):
@@ -113,8 +115,10 @@ class EDLA(Method):
     def beginning(self, system: System, state: Any, p: Array, energy: Array) -> Start:
         """What the equations need of a state with the momentum p."""
         here, q = system.at(state.t), state.q
-        forms = annihilator(here, q)
-        return Start(state.t, q, p, state.v, here.metric(q), forms, offsets_at(here, q), energy)
+        mass, forms = here.metric(q), annihilator(here, q)
+        size = jnp.max(jnp.abs(solve_spd(mass, forms.T)), initial=0.0)
+        size = jnp.maximum(size, jnp.finfo(q.dtype).tiny)
+        return Start(state.t, q, p, state.v, mass, forms, offsets_at(here, q), energy, size)
 
     def residuals(self, system: System, s: Start, h: Array, u: Array, kick: Array) -> tuple[Array, Array]:
         """How far the energy, and momentum and constraint, are from what the step from s must have.
@@ -130,7 +134,7 @@ class EDLA(Method):
 
     def eliminated(self, system: System, s: Start, h: Array, guess: Array) -> tuple[Array, Array, Report]:
         """The energy residual of the step of size h, with u and kick eliminated, and these."""
-        n, size = s.q.shape[0], _size(s)
+        n, size = s.q.shape[0], s.size
         x, report = solve_velocity(
             lambda x: self.residuals(system, s, h, x[:n], x[n:] / size)[1],
             guess,
@@ -148,20 +152,21 @@ class EDLA(Method):
         guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
         # The energy that makes h the size of the first step.
         energy, x, _ = self.eliminated(system, s, h, guess)
-        lam = x[q.shape[0] :] / _size(s) / h
+        lam = x[q.shape[0] :] / s.size / h
         zero = jnp.zeros((), q.dtype)
         return EDLAMemory(p, energy, energy, h, h, zero, lam, zero)
 
     def step(self, system: System, state: Any, memory: EDLAMemory, h: Array):
         s = self.beginning(system, state, memory.plus, memory.energy)
-        n, size, last = state.q.shape[0], _size(s), memory.last
+        n, size, last = state.q.shape[0], s.size, memory.last
         scale = jnp.maximum(jnp.abs(s.energy), 0.5 * jnp.abs(jnp.sum(s.p * s.v)))
         guess = jnp.concatenate([s.v, jnp.zeros(s.forms.shape[0], s.q.dtype)])
         # The search sees numbers only; derivatives come from the equations at the root.
         there, at = jax.tree.map(lax.stop_gradient, (system, s))
         sizes = jax.tree.map(lax.stop_gradient, (guess, scale, last, memory.before))
         found = search(lambda h, x: self.eliminated(there, at, h, x), *sizes, continuation=self.continuation)
-        h1, x, report, continued = self._polished(system, s, found, scale, last)
+        continued = found.continued
+        h1, x, report = self._polished(system, s, found, scale, last)
         u, kick = x[:n], x[n:] / size
         q1 = s.q + h1 * u
         schur = self._schur(system, s, h1, u, kick)
@@ -184,7 +189,7 @@ class EDLA(Method):
 
     def _polished(self, system: System, s: Start, found: Any, scale: Array, last: Array):
         """The root once more by Newton's method for all unknowns together, which has derivatives too."""
-        n, size = s.q.shape[0], _size(s)
+        n, size = s.q.shape[0], s.size
         # In one measure: steps in units of velocity, energies too.
         tiny = jnp.finfo(s.q.dtype).tiny
         speed = lax.stop_gradient(jnp.maximum(jnp.max(jnp.abs(s.v)), jnp.max(jnp.abs(found.x[:n])))) + tiny
@@ -204,7 +209,7 @@ class EDLA(Method):
         y = jnp.where(better, y, same + lax.stop_gradient(guess - same))
         residual = jnp.where(found.continued, jnp.abs(found.e) / scale, jnp.abs(equations(y)[0]) / speed)
         report = Report(residual, found.tries + info.iterations, found.status == Status.OK.code)
-        return y[0] * tick, y[1:], report, found.continued
+        return y[0] * tick, y[1:], report
 
     def _schur(self, system: System, s: Start, h: Array, u: Array, kick: Array) -> Array:
         """S = J_hh - J_hy J_yy^-1 J_yh: the derivative of the energy residual with u and kick eliminated."""
@@ -271,9 +276,3 @@ class EDLA(Method):
         options = [x for x in options if x not in ("midpoint", "point=0.5")]
         options += ["continuation"] * self.continuation + ["unpinned"] * (not self.pin)
         return f"edla:{','.join(options)}" if options else "edla"
-
-
-def _size(s: Start) -> Array:
-    """The velocity that one unit of an impulse makes, so that one measure of corrections serves all unknowns."""
-    z = solve_spd(s.mass, s.forms.T)
-    return jnp.maximum(jnp.max(jnp.abs(z), initial=0.0), jnp.finfo(z.dtype).tiny)

@@ -15,6 +15,7 @@ from dalembert.model import (
     System,
     along,
     drift_at,
+    later,
     nearest_frame,
     orthonormal_frame,
     potential_gradient,
@@ -109,7 +110,8 @@ class FrameGradient(Method):
 
     def step(self, system: System, state: State, memory: FrameMemory, h: Array):
         q0, b0 = state.q, memory.b
-        here, mid = system.at(state.t), system.at(None if state.t is None else state.t + 0.5 * h)
+        here = system.at(state.t)
+        mid = later(here, 0.5 * h)
         y0 = matvec(b0, memory.w)
         v0 = y0 + drift_at(here, q0) if system.affine else y0
         momentum0 = matvec(here.metric(q0), y0)
@@ -169,7 +171,7 @@ class FrameGradient(Method):
         h (F + C) . y + h DW . Z at the middle, y = u - Z, C what drift and time add to the forces, and the change of
         W = V - |Z|^2/2 with time alone at both ends.
         """
-        mid, qb = system.at(None if t is None else t + 0.5 * h), 0.5 * (q0 + q1)
+        mid, qb = later(system.at(t), 0.5 * h), 0.5 * (q0 + q1)
         y, total = _free(mid, qb, u), jnp.zeros((), q0.dtype)
         if mid.gives("forces"):
             total = total + h * jnp.sum(y * mid.forces(qb, u))

@@ -10,13 +10,12 @@ from dalembert.discrete import (
     Midpoint,
     as_lagrangian,
     check_lagrangian,
-    later,
     legendre_minus,
     slots,
 )
 from dalembert.methods.base import Claims, Report, State, solve_velocity
 from dalembert.methods.reflecting import Reflecting
-from dalembert.model import System
+from dalembert.model import System, later
 from dalembert.numerics import is_written_constant, matvec, solve, solve_spd
 
 

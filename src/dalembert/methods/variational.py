@@ -16,12 +16,11 @@ from dalembert.discrete import (
     check_constraint,
     check_lagrangian,
     constraint_value,
-    later,
     slots,
 )
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
 from dalembert.methods.reflecting import half_kick
-from dalembert.model import System, acceleration, annihilator, multipliers, nearest_velocity
+from dalembert.model import System, acceleration, annihilator, later, multipliers, nearest_velocity
 from dalembert.numerics import matvec, solve_spd
 
 

@@ -9,19 +9,18 @@ from jax import Array
 
 from dalembert.methods.base import State
 from dalembert.model import System, acceleration, as_arrays, total_energy
-from dalembert.numerics import compiled, matvec
+from dalembert.numerics import matvec, over_rows
 
-# Rows go through compiled code in blocks of this length, so that nothing is compiled for another number of them.
-_BLOCK = 512
 # Weights of the second difference of order 6, without its middle, where the residual vanishes.
 _WEIGHTS = np.array([3 / 2, -3 / 20, 1 / 90])
 
 
-def _indicator(method: Any, system: System, t: Array, q: Array, v: Array) -> Array:
+def _indicator(shared: Any, t: Array, q: Array, v: Array) -> Array:
     """Half the second derivative of E^-(h) - lam' omega0 at h = 0, so that S = 2 h G + O(h^2).
 
     By differences over step sizes up to a small part of the time in which the motion changes.
     """
+    method, system = shared
     here = system.at(t)
     speed, change = (
         jnp.sqrt(jnp.sum(x * matvec(here.metric(q), x))) for x in (v, acceleration(here, q, v)[0])
@@ -34,19 +33,6 @@ def _indicator(method: Any, system: System, t: Array, q: Array, v: Array) -> Arr
     return 0.5 * jnp.sum(jnp.asarray(_WEIGHTS) * (energies[:3] + energies[3:])) / steps[0] ** 2
 
 
-@compiled
-def _over_rows(method: Any, system: System, t: Array, q: Array, v: Array) -> Array:
-    return jax.vmap(lambda *row: _indicator(method, system, *row))(t, q, v)
-
-
 def well_posedness(system: System, method: Any, t: Any, q: Any, v: Any) -> np.ndarray:
     """(K,) G of EDLA at rows of states."""
-    rows = [np.asarray(x, float) for x in (t, q, v)]
-    system, method = as_arrays(system), as_arrays(method)
-    count, found = len(rows[0]), []
-    for a in range(0, count, _BLOCK):
-        part = [x[a : a + _BLOCK] for x in rows]
-        missing = _BLOCK - len(part[0])
-        part = [np.concatenate([x, np.broadcast_to(x[-1:], (missing, *x.shape[1:]))]) for x in part]
-        found.append(np.asarray(_over_rows(method, system, *part)))
-    return np.concatenate(found)[:count]
+    return over_rows(_indicator)((as_arrays(method), as_arrays(system)), t, q, v)

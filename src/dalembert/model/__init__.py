@@ -27,7 +27,7 @@ from dalembert.model.geometry import (
 )
 from dalembert.model.group_system import Chart, GroupSystem
 from dalembert.model.groups import Group
-from dalembert.model.rheonomic import Moment, RheonomicSystem
+from dalembert.model.rheonomic import Moment, RheonomicSystem, later
 from dalembert.model.spacetime import SpaceTime
 from dalembert.model.survey import TOLERANCE, Survey, is_constant_metric, is_mechanical, survey
 from dalembert.model.system import System, as_arrays
@@ -55,6 +55,7 @@ __all__ = [
     "groups",
     "is_constant_metric",
     "is_mechanical",
+    "later",
     "moving_energy",
     "multipliers",
     "nearest_frame",

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.model.geometry import annihilator, displaced, offsets_at
-from dalembert.model.rheonomic import Moment
+from dalembert.model.rheonomic import Moment, later
 from dalembert.model.system import System
 from dalembert.numerics import compiled
 
@@ -56,9 +56,6 @@ def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array)
     around = jax.vmap(lambda x: displaced(system, q, x))(shifts)
     ticks = 0.31 * jnp.arange(1.0, len(shifts) + 1)
 
-    def later(tick):
-        return system.system.at(system.t + tick) if isinstance(system, Moment) else system
-
     def given(system, q):
         arguments = {"lagrangian": (q, v), "forces": (q, v)}
         return {f: getattr(system, f)(*arguments.get(f, (q,))) for f in FUNCTIONS if system.gives(f)}
@@ -68,21 +65,20 @@ def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array)
         return jnp.max(jnp.abs(x), initial=0.0) / jnp.maximum(bound, np.finfo(float).tiny)
 
     def products(tick, q):
-        system = later(tick)
+        there = later(system, tick)
         found = jnp.zeros(2)
         if system.gives("constraints") and system.gives("frame"):
-            a, b = system.constraints(q), system.frame(q)
+            a, b = there.constraints(q), there.frame(q)
             found = found.at[0].set(ratio(a @ b, a, b))
         if system.gives("offsets") and system.gives("drift"):
-            a, z = system.constraints(q), system.drift(q)
-            size = jnp.abs(a) @ jnp.abs(z) + jnp.abs(system.offsets(q))
-            found = found.at[1].set(ratio(a @ z - system.offsets(q), size))
+            a, z, b = there.constraints(q), there.drift(q), there.offsets(q)
+            found = found.at[1].set(ratio(a @ z - b, jnp.abs(a) @ jnp.abs(z) + jnp.abs(b)))
         return found
 
     def sample(tick, q, x):
-        system = later(tick)
+        there = later(system, tick)
         return jnp.stack(
-            [0.5 * jnp.sum(x * (system.metric(q) @ x)), system.potential(q), system.lagrangian(q, x)]
+            [0.5 * jnp.sum(x * (there.metric(q) @ x)), there.potential(q), there.lagrangian(q, x)]
         )
 
     def off(section):
@@ -93,12 +89,11 @@ def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array)
         return ratio(forms @ along, forms, along)
 
     turns = [[2 * np.pi * (c == name) for name in system.coordinates] for c in system.angles]
-    values = jax.vmap(lambda q: given(system, q))(q + np.array([[0.0] * system.dimension, *turns]))
+    places = q + np.array([[0.0] * system.dimension, *turns])
+    values = jax.vmap(lambda q: given(system, q))(places)
     here, *turned = (jax.tree.map(lambda x, i=i: x[i], values) for i in range(1 + len(turns)))
     if turns and isinstance(system, Moment):  # the change at another time, too
-        values = jax.vmap(lambda q: given(later(ticks[0]), q))(
-            q + np.array([[0.0] * system.dimension, *turns])
-        )
+        values = jax.vmap(lambda q: given(later(system, ticks[0]), q))(places)
         turned = [
             jax.tree.map(lambda x, all, i=i: x + all[i] - all[0], there, values)
             for i, there in enumerate(turned, 1)
@@ -112,7 +107,7 @@ def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array)
         here,
         dict(zip(system.angles, turned, strict=True)),
         jax.grad(system.potential)(q),
-        jax.vmap(lambda tick, x: later(tick).metric(x))(ticks, around),
+        jax.vmap(lambda tick, x: later(system, tick).metric(x))(ticks, around),
         jax.vmap(products)(ticks, around),
         jax.vmap(sample)(ticks[: len(velocities)], around[: len(velocities)], velocities),
         jnp.zeros(()) if system.group is None else system.group.defect(q),

@@ -20,6 +20,7 @@ from dalembert.numerics.rotations import (
     sine_ratio,
     versine_ratio,
 )
+from dalembert.numerics.rows import over_rows
 from dalembert.numerics.written import is_written_constant
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "multiplier_bound",
     "newton",
     "null_space",
+    "over_rows",
     "pivot_floor",
     "sine_ratio",
     "solve",

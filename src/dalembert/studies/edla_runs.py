@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.diagnostics.rows import over_rows
 from dalembert.diagnostics.variable_steps import edla_well_posedness
 from dalembert.methods import EDLA, FrameGradient, Method, Reference, Status, VariationalDLA
 from dalembert.model import System, as_arrays, total_energy
+from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory, simulate
 from dalembert.studies.lab import Lab
 from dalembert.zoo import KnifeEdge, MobileRobot, NonholonomicParticle, RollingDisk

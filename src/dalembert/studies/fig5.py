@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dalembert.diagnostics import CoupledSystem
-from dalembert.diagnostics.rows import over_rows
+from dalembert.numerics import over_rows
 from dalembert.studies.drawing import legend_below, panels, title
 from dalembert.studies.lab import PANELS, Lab, Panel
 from dalembert.studies.result import Cell, Picture, Result, Table, number, plain_row

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.diagnostics import parasitic_levels
-from dalembert.diagnostics.rows import over_rows
 from dalembert.methods import GNI, FrameGradient, Method, parasitic_amplitude
 from dalembert.model import as_arrays, total_energy
+from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory, simulate
 from dalembert.studies.drawing import legend_below, log_axis, panels
 from dalembert.studies.ferraro_fig2 import SOURCE, STYLES

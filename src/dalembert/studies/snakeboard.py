@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.diagnostics.rows import over_rows
 from dalembert.discrete import Midpoint, momentum_map, momentum_residual, nonholonomic_momentum
 from dalembert.methods import GNI, FrameGradient, parasitic_amplitude
 from dalembert.model import as_arrays
+from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory, simulate
 from dalembert.studies.drawing import log_axis, panels
 from dalembert.studies.ferraro_fig2 import SOURCE

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.numerics import compiled
+from dalembert.numerics.compiled import compiled
 
 # Rows go through compiled code in blocks of this length, the last one filled up.
 _BLOCK = 1024
