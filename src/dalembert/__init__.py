@@ -11,7 +11,7 @@ import jax
 if os.environ.get("JAX_ENABLE_X64", "1").lower() not in ("0", "false", "off", ""):
     jax.config.update("jax_enable_x64", True)
 
-from dalembert import diagnostics, discrete, zoo
+from dalembert import diagnostics, discrete, reduction, zoo
 from dalembert.diagnostics import CoupledSystem, audit, edla_well_posedness, nonholonomy
 from dalembert.methods import (
     DLA,
@@ -27,7 +27,8 @@ from dalembert.methods import (
     Reference,
     VariationalDLA,
 )
-from dalembert.model import Chart, GroupSystem, RheonomicSystem, System, groups, system
+from dalembert.model import Chart, GroupSystem, RheonomicSystem, Symmetry, System, groups, system
+from dalembert.reduction import classify, reduce
 from dalembert.results import load
 from dalembert.simulate import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
 
@@ -52,10 +53,12 @@ __all__ = [
     "RheonomicSystem",
     "SimulationError",
     "Status",
+    "Symmetry",
     "System",
     "Trajectory",
     "VariationalDLA",
     "audit",
+    "classify",
     "diagnostics",
     "discrete",
     "edla_well_posedness",
@@ -63,6 +66,8 @@ __all__ = [
     "groups",
     "load",
     "nonholonomy",
+    "reduce",
+    "reduction",
     "simulate",
     "system",
     "zoo",

@@ -8,11 +8,11 @@ from dalembert.discrete.constraints import (
     check_constraint,
     constraint_value,
 )
+from dalembert.discrete.gauss import Gauss
 from dalembert.discrete.gradients import GRADIENTS, average, gonzalez, itoh_abe
 from dalembert.discrete.lagrangians import (
     AlphaRule,
     DiscreteLagrangian,
-    Gauss,
     Midpoint,
     OwnLagrangian,
     Trapezoidal,
@@ -35,6 +35,7 @@ from dalembert.discrete.momenta import (
     projectors,
     symplectic_form,
 )
+from dalembert.discrete.retraction import Retraction
 from dalembert.discrete.spacetime import (
     between,
     spacetime_constraint,
@@ -54,6 +55,7 @@ __all__ = [
     "OwnConstraint",
     "OwnLagrangian",
     "PointConstraint",
+    "Retraction",
     "Trapezoidal",
     "as_constraint",
     "as_lagrangian",

@@ -41,9 +41,18 @@ class DiscreteConstraint(eqx.Module):
         """(m,) zero on the constraint; u = (q1 - q0)/h."""
         raise NotImplementedError(f"{type(self).__name__} does not define value")
 
+    def over_step(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        """The value over a step; affine constraints are linear in space and time."""
+        if system.affine and not isinstance(system, Moment):
+            return in_spacetime(self.value, system, jnp.zeros(2, q0.dtype), q0, q1, u, h)
+        return over_step(self.value, system, q0, q1, u, h)
+
 
 class PointConstraint(DiscreteConstraint):
-    """A((1-a) q0 + a q1) (q1 - q0)/h = 0: at the midpoint by default, alpha = 0 at the left point."""
+    """A((1-a) q0 + a q1) (q1 - q0)/h = 0: at the midpoint by default, alpha = 0 at the left point.
+
+    On a Lie group ((1-a) A(g0) + a A(g1)) u = 0 for the body velocity u of the step.
+    """
 
     alpha: float = eqx.field(default=0.5, static=True)
 
@@ -60,7 +69,11 @@ class PointConstraint(DiscreteConstraint):
         return "left" if self.alpha == 0 else f"point={float(self.alpha)!r}"
 
     def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        return matvec(annihilator(system, (1 - self.alpha) * q0 + self.alpha * q1), u)
+        a = self.alpha
+        if system.group is not None:
+            ends = (annihilator(system, q) for q in (q0, q1))
+            return (1 - a) * matvec(next(ends), u) + a * matvec(next(ends), u)
+        return matvec(annihilator(system, (1 - a) * q0 + a * q1), u)
 
 
 class OwnConstraint(DiscreteConstraint):
@@ -88,9 +101,7 @@ def constraint_value(
     constraint: DiscreteConstraint, system: System, q0: Array, q1: Array, u: Array, h: Array
 ) -> Array:
     """(m,) the discrete constraint over a step; affine ones are linear in space and time."""
-    if system.affine and not isinstance(system, Moment):
-        return in_spacetime(constraint.value, system, jnp.zeros(2, q0.dtype), q0, q1, u, h)
-    return over_step(constraint.value, system, q0, q1, u, h)
+    return constraint.over_step(system, q0, q1, u, h)
 
 
 def check_constraint(constraint: DiscreteConstraint, system: System) -> None:

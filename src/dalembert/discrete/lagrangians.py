@@ -5,16 +5,14 @@ right with this scale alone.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from dalembert.model import Moment, SpaceTime, System, as_arrays, potential_gradient, shape_of
-from dalembert.numerics import newton, solve_spd
+from dalembert.model import Moment, SpaceTime, System, as_arrays, displaced, shape_of
 
 
 def is_whole(x: Any) -> bool:
@@ -32,8 +30,14 @@ class DiscreteLagrangian(eqx.Module):
 
     `value(system, q0, q1, u, h)` is given the velocity u = (q1 - q0)/h beside q1, because differences of positions
     lose digits; it must use u where it means the velocity. Where the system depends on time, it is given the system
-    with the time as first coordinate (SpaceTime), and velocities that begin with 1.
+    with the time as first coordinate (SpaceTime), and velocities that begin with 1. One whose momenta are not the
+    derivatives of `value` gives `slots` and `spacetime_slots` itself, one on Lie groups `moved`.
     """
+
+    on_groups: ClassVar[bool] = False
+    """Whether it is one for systems on Lie groups."""
+    carries_forces: ClassVar[bool] = False
+    """Whether its slots hold the forces of the system."""
 
     @property
     def order(self) -> int:
@@ -54,9 +58,50 @@ class DiscreteLagrangian(eqx.Module):
         """L_d(q0, q1)."""
         raise NotImplementedError(f"{type(self).__name__} does not define value")
 
+    def over_step(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        """The value over a step; of a rheonomic system, given as system.at(t0), with the times of both ends."""
+        return over_step(self.value, system, q0, q1, u, h)
+
+    def moved(self, system: System, q: Array, u: Array, h: Array) -> Array:
+        """Where a step from q with the velocity u ends."""
+        return displaced(system, q, h * u)
+
+    def velocity(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
+        """The velocity of the step from q0 to q1."""
+        return (q1 - q0) / h
+
+    def slots(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> tuple[Array, Array]:
+        """D1 L_d and D2 L_d, where u = (q1 - q0)/h is known better than by the difference."""
+
+        def value(q0, q1, u):
+            return self.over_step(system, q0, q1, u, h)
+
+        first, second, velocity = jax.grad(value, argnums=(0, 1, 2))(q0, q1, u)
+        return first - velocity / h, second + velocity / h
+
+    def departing(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        """p^- = -D1 L_d alone."""
+        return -self.slots(system, q0, q1, u, h)[0]
+
+    def spacetime_slots(
+        self, system: System, t: Array, q0: Array, q1: Array, u: Array, h: Array
+    ) -> tuple[Array, Array]:
+        """(D1, D2) and (D3, D4) of L_d(t0, q0, t1, q1), each (1 + n), the derivatives by time first."""
+
+        def value(t, q0, q1, u, h):
+            if system.timed:
+                return in_spacetime(self.value, system, t, q0, q1, u, h)
+            return self.value(system, q0, q1, u, h)
+
+        times = jnp.stack([t, t + h])
+        at, first, second, velocity, length = jax.grad(value, argnums=(0, 1, 2, 3, 4))(times, q0, q1, u, h)
+        length = length - jnp.sum(velocity * u) / h  # positions stay, so that u changes with h
+        before = jnp.concatenate([(at[0] - length)[None], first - velocity / h])
+        return before, jnp.concatenate([(at[1] + length)[None], second + velocity / h])
+
     def __call__(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
         """L_d(q0, q1) from the configurations alone; of a rheonomic system give system.at(t0)."""
-        return over_step(self.value, system, q0, q1, (q1 - q0) / h, h)
+        return self.over_step(system, q0, q1, self.velocity(system, q0, q1, h), h)
 
 
 class AlphaRule(DiscreteLagrangian):
@@ -90,71 +135,6 @@ class Trapezoidal(DiscreteLagrangian):
 
     def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         return 0.5 * h * (system.lagrangian(q0, u) + system.lagrangian(q1, u))
-
-
-class Gauss(DiscreteLagrangian):
-    """The action of the best polynomial path of degree `stages`, by Gauss quadrature: order 2 stages.
-
-    Equations: [hairer2006] VI.6.2. The path has velocities u + sum_k P_k(c_i) z_k at the nodes c_i, P_k the shifted
-    Legendre polynomials, so that it ends at q1 whatever z is; z makes the sum of the Lagrangians stationary. One
-    stage is the midpoint rule.
-    """
-
-    stages: int = eqx.field(default=2, static=True)
-
-    def __check_init__(self):
-        if not is_whole(self.stages) or not 1 <= self.stages <= 6:
-            raise ValueError(f"Gauss needs 1 to 6 stages, got {self.stages!r}")
-
-    @property
-    def order(self) -> int:
-        return 2 * self.stages
-
-    @property
-    def spelling(self) -> str:
-        return f"gauss={self.stages}"
-
-    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        nodes, weights, bends, shifts = _legendre(self.stages)
-        inner = self.stages - 1
-
-        clock = isinstance(system, SpaceTime)  # time goes on evenly
-
-        def action(z, q0, q1, u):
-            z = z.reshape(inner, q0.shape[0] - clock)
-            if clock:
-                z = jnp.concatenate([jnp.zeros((inner, 1), q0.dtype), z], axis=1)
-            total = jnp.zeros((), q0.dtype)
-            for i in range(self.stages):
-                v = u + sum((bends[k, i] * z[k] for k in range(inner)), jnp.zeros_like(u))
-                q = (1 - nodes[i]) * q0 + nodes[i] * q1
-                q = q + h * sum((shifts[k, i] * z[k] for k in range(inner)), jnp.zeros_like(u))
-                total = total + weights[i] * h * system.lagrangian(q, v)
-            return total
-
-        if not inner:
-            return action(jnp.zeros((0,), q0.dtype), q0, q1, u)
-        fall = h * solve_spd(system.metric(q0), potential_gradient(system, q0))
-        resolved = jnp.finfo(q0.dtype).eps * jnp.max(jnp.abs(q0)) / jnp.abs(h)
-        natural = jnp.max(jnp.abs(u)) + jnp.max(jnp.abs(fall)) + resolved + jnp.finfo(q0.dtype).tiny
-        z, info = newton(
-            lambda z: jax.grad(action)(z, q0, q1, u),
-            jnp.zeros(inner * (q0.shape[0] - clock), q0.dtype),
-            1 / natural,
-            noise=64 * resolved / natural,
-        )
-        # A path that was not found makes the step fail, and the run reports it.
-        return jnp.where(info.converged, action(z, q0, q1, u), jnp.nan)
-
-
-def _legendre(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes and weights on [0, 1]; shifted Legendre polynomials of degree 1, 2, ... at the nodes, and their integrals
-    from 0."""
-    x, w = np.polynomial.legendre.leggauss(stages)
-    polynomials = [np.polynomial.Legendre.basis(k + 1) for k in range(stages - 1)]
-    bends = np.array([p(x) for p in polynomials]).reshape(stages - 1, stages)
-    shifts = np.array([p.integ(lbnd=-1)(x) / 2 for p in polynomials]).reshape(stages - 1, stages)
-    return (x + 1) / 2, w / 2, bends, shifts
 
 
 def check_own(name: str, function: Any, is_symmetric: Any) -> None:
@@ -199,26 +179,28 @@ class OwnLagrangian(DiscreteLagrangian):
 
 def check_lagrangian(ld: DiscreteLagrangian, system: System) -> None:
     """Refuses a discrete Lagrangian that does not return one real number."""
-
-    def value(*given):
-        return over_step(ld.value, *given)
-
-    check_value(f"the discrete Lagrangian {ld.spelling}", value, system, "a number (shape ())", ())
+    check_value(f"the discrete Lagrangian {ld.spelling}", ld.over_step, system, "a number (shape ())", ())
 
 
 def check_value(label: str, value: Callable, system: System, wanted: str, expected: tuple[int, ...]) -> None:
     """Refuses a function of (system, q0, q1, u, h) that does not return what is wanted."""
     number = jnp.asarray(0.0).dtype
-    h, q = (jax.ShapeDtypeStruct(shape, number) for shape in ((), (system.dimension,)))
+    sizes = ((), (system.dimension,), (system.velocity_dimension,))
+    h, q, u = (jax.ShapeDtypeStruct(shape, number) for shape in sizes)
     here = as_arrays(system).at(jnp.zeros(()))
-    shape = shape_of(label, lambda *given: value(here, *given), q, q, q, h, wanted=wanted)
+    shape = shape_of(label, lambda *given: value(here, *given), q, q, u, h, wanted=wanted)
     if shape != expected:
         raise ValueError(f"{label} must return {wanted}, got shape {shape}")
 
 
-def as_lagrangian(given: Any, name: str) -> DiscreteLagrangian:
-    """A discrete Lagrangian, from a plain function too."""
+def as_lagrangian(given: Any, name: str, groups: bool = False) -> DiscreteLagrangian:
+    """A discrete Lagrangian, from a plain function too; one on Lie groups only where the method takes `groups`."""
     if isinstance(given, DiscreteLagrangian):
+        if given.on_groups and not groups:
+            raise ValueError(
+                f"{name} works in coordinates, and {type(given).__name__} is a discrete Lagrangian on Lie groups; "
+                "use LieGNI() or VariationalDLA() with it"
+            )
         return given
     if callable(given) and not isinstance(given, type):
         return OwnLagrangian(given)
@@ -250,22 +232,17 @@ def slots(
     ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, u: Array, h: Array
 ) -> tuple[Array, Array]:
     """D1 L_d and D2 L_d, where u = (q1 - q0)/h is known better than by the difference."""
-
-    def value(q0, q1, u):
-        return over_step(ld.value, system, q0, q1, u, h)
-
-    first, second, velocity = jax.grad(value, argnums=(0, 1, 2))(q0, q1, u)
-    return first - velocity / h, second + velocity / h
+    return ld.slots(system, q0, q1, u, h)
 
 
 def d1(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:
     """D1 L_d(q0, q1)."""
-    return slots(ld, system, q0, q1, (q1 - q0) / h, h)[0]
+    return slots(ld, system, q0, q1, ld.velocity(system, q0, q1, h), h)[0]
 
 
 def d2(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:
     """D2 L_d(q0, q1)."""
-    return slots(ld, system, q0, q1, (q1 - q0) / h, h)[1]
+    return slots(ld, system, q0, q1, ld.velocity(system, q0, q1, h), h)[1]
 
 
 def d12(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete.constraints import DiscreteConstraint, constraint_value
-from dalembert.discrete.lagrangians import DiscreteLagrangian, in_spacetime
+from dalembert.discrete.lagrangians import DiscreteLagrangian
 from dalembert.discrete.momenta import exterior
 from dalembert.model import SpaceTime, System, annihilator
 from dalembert.numerics import matvec
@@ -21,17 +20,7 @@ def spacetime_slots(
     E^- = D1 L_d is the energy with which the step departs, E^+ = -D3 L_d that with which it arrives. t is the time
     of the beginning, and u = (q1 - q0)/h.
     """
-
-    def value(t, q0, q1, u, h):
-        if system.timed:
-            return in_spacetime(ld.value, system, t, q0, q1, u, h)
-        return ld.value(system, q0, q1, u, h)
-
-    times = jnp.stack([t, t + h])
-    at, first, second, velocity, length = jax.grad(value, argnums=(0, 1, 2, 3, 4))(times, q0, q1, u, h)
-    length = length - jnp.sum(velocity * u) / h  # positions stay, so that u changes with h
-    before = jnp.concatenate([(at[0] - length)[None], first - velocity / h])
-    return before, jnp.concatenate([(at[1] + length)[None], second + velocity / h])
+    return ld.spacetime_slots(system, t, q0, q1, u, h)
 
 
 def spacetime_constraint(

@@ -17,7 +17,6 @@ from dalembert.discrete import (
     check_constraint,
     check_lagrangian,
     spacetime_constraint,
-    spacetime_slots,
 )
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
 from dalembert.methods.reflecting import half_kick
@@ -97,6 +96,11 @@ class EDLA(Method):
     takes_time = True
     variable_step = True
 
+    @property
+    def takes_forces(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Where its discrete Lagrangian holds them."""
+        return self.discrete_lagrangian.carries_forces
+
     def __check_init__(self):
         for name in ("continuation", "pin"):
             if not isinstance(getattr(self, name), bool):
@@ -125,8 +129,9 @@ class EDLA(Method):
 
         kick = -lam' is the impulse of the constraint: p^- = p^+ + A^T kick.
         """
-        q1 = s.q + h * u
-        before, _ = spacetime_slots(self.discrete_lagrangian, system, s.t, s.q, q1, u, h)
+        ld = self.discrete_lagrangian
+        q1 = ld.moved(system, s.q, u, h)
+        before, _ = ld.spacetime_slots(system, s.t, s.q, q1, u, h)
         energy = before[0] - s.energy - jnp.sum(kick * s.offsets)
         momentum = solve_spd(s.mass, -before[1:] - s.p - matvec(s.forms.T, kick))
         held = spacetime_constraint(self.discrete_constraint, system, s.t, s.q, q1, u, h)
@@ -134,7 +139,7 @@ class EDLA(Method):
 
     def eliminated(self, system: System, s: Start, h: Array, guess: Array) -> tuple[Array, Array, Report]:
         """The energy residual of the step of size h, with u and kick eliminated, and these."""
-        n, size = s.q.shape[0], s.size
+        n, size = s.v.shape[0], s.size
         x, report = solve_velocity(
             lambda x: self.residuals(system, s, h, x[:n], x[n:] / size)[1],
             guess,
@@ -152,13 +157,13 @@ class EDLA(Method):
         guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
         # The energy that makes h the size of the first step.
         energy, x, _ = self.eliminated(system, s, h, guess)
-        lam = x[q.shape[0] :] / s.size / h
+        lam = x[v.shape[0] :] / s.size / h
         zero = jnp.zeros((), q.dtype)
         return EDLAMemory(p, energy, energy, h, h, zero, lam, zero)
 
     def step(self, system: System, state: Any, memory: EDLAMemory, h: Array):
         s = self.beginning(system, state, memory.plus, memory.energy)
-        n, size, last = state.q.shape[0], s.size, memory.last
+        n, size, last = state.v.shape[0], s.size, memory.last
         scale = jnp.maximum(jnp.abs(s.energy), 0.5 * jnp.abs(jnp.sum(s.p * s.v)))
         guess = jnp.concatenate([s.v, jnp.zeros(s.forms.shape[0], s.q.dtype)])
         # The search sees numbers only; derivatives come from the equations at the root.
@@ -168,14 +173,14 @@ class EDLA(Method):
         continued = found.continued
         h1, x, report = self._polished(system, s, found, scale, last)
         u, kick = x[:n], x[n:] / size
-        q1 = s.q + h1 * u
+        q1 = self.discrete_lagrangian.moved(system, s.q, u, h1)
         schur = self._schur(system, s, h1, u, kick)
         # The step size is known to eps E/(h S), relative.
         lost = 1e3 * jnp.finfo(q1.dtype).eps * scale > jnp.abs(h1 * schur)
         lost = lost & (found.status == Status.OK.code) & ~continued
         trouble = jnp.where(lost, jnp.int32(Status.STEP_LOST.code), found.status)
         report = report._replace(converged=report.converged & ~lost, trouble=trouble)
-        _, arriving = spacetime_slots(self.discrete_lagrangian, system, s.t, s.q, q1, u, h1)
+        _, arriving = self.discrete_lagrangian.spacetime_slots(system, s.t, s.q, q1, u, h1)
         new = state.moved(q1, state.v, h1)
         there = system.at(new.t)
         v1 = nearest_velocity(there, q1, solve_spd(there.metric(q1), arriving[1:]))
@@ -189,7 +194,7 @@ class EDLA(Method):
 
     def _polished(self, system: System, s: Start, found: Any, scale: Array, last: Array):
         """The root once more by Newton's method for all unknowns together, which has derivatives too."""
-        n, size = s.q.shape[0], s.size
+        n, size = s.v.shape[0], s.size
         # In one measure: steps in units of velocity, energies too.
         tiny = jnp.finfo(s.q.dtype).tiny
         speed = lax.stop_gradient(jnp.maximum(jnp.max(jnp.abs(s.v)), jnp.max(jnp.abs(found.x[:n])))) + tiny

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from dalembert.discrete import Retraction
 from dalembert.methods.base import Claims, Report
 from dalembert.methods.gni import constant, spelled
 from dalembert.methods.reflecting import Reflecting
@@ -52,19 +53,9 @@ class LieGNI(Reflecting):
         return potential_gradient(system, q) if system.gives("potential") else jnp.zeros(())
 
     def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
-        group = _group(system)
-        tau, dtau_inverse = group.retraction(self.retraction)
-        target = group.multiply(group.inverse(q0), q1)
-        guess = group.local(target)
-        # The velocity with tau(h xi) = g0^-1 g1, by Newton's method for what is left.
-        x, _ = newton(
-            lambda x: group.local(group.multiply(group.inverse(tau(x)), target)),
-            guess,
-            1 / (jnp.max(jnp.abs(guess)) + jnp.finfo(q0.dtype).tiny),
-        )
-        mass = system.metric(q0)
-        p = matvec(dtau_inverse(x).T, matvec(mass, x / h)) + 0.5 * h * self._pull(system, q0)
-        return solve(mass, p)
+        rule = Retraction(self.retraction)  # pyright: ignore[reportArgumentType]
+        u = rule.velocity(system, q0, q1, h)
+        return solve(system.metric(q0), -rule.slots(system, q0, q1, u, h)[0])
 
     def check_description(self, system: System) -> None:
         super().check_description(system)

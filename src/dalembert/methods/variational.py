@@ -16,7 +16,6 @@ from dalembert.discrete import (
     check_constraint,
     check_lagrangian,
     constraint_value,
-    slots,
 )
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
 from dalembert.methods.reflecting import half_kick
@@ -31,18 +30,32 @@ class VariationalMemory(NamedTuple):
     lam: Array
 
 
+class Solved(NamedTuple):
+    """A step of the discrete equations."""
+
+    q: Array
+    """Where it ends."""
+    plus: Array
+    """M^-1 p^+ there."""
+    report: Report
+    departing: Array
+    """p^- where it began."""
+    u: Array
+    """Its velocity."""
+
+
 class VariationalDLA(Method):
     """The discrete Lagrange-d'Alembert method for any discrete Lagrangian and discrete constraint, any metric.
 
     Equations: D1 L_d(q1, q2) + D2 L_d(q0, q1) = A(q1)^T lam', A_d(q1, q2) = 0 [ferraro2008]; the multipliers of the
     library are lam = -lam'/h. The unknowns are u = (q2 - q1)/h and lam. Without constraints the discrete
     Euler-Lagrange equations. The state is (q, v) with v = P M^-1 p^+ = P M^-1 p^-: the part of p normal to D does not
-    enter, so a start (q0, v0) needs no choice.
+    enter, so a start (q0, v0) needs no choice. On Lie groups give Retraction("exp") as discrete Lagrangian.
     Memory: M^-1 p^+ and the multipliers, for output only; these are those at the beginning of the step.
     """
 
     discrete_lagrangian: DiscreteLagrangian = eqx.field(
-        default=Midpoint(), converter=lambda x: as_lagrangian(x, "VariationalDLA")
+        default=Midpoint(), converter=lambda x: as_lagrangian(x, "VariationalDLA", groups=True)
     )
     discrete_constraint: DiscreteConstraint = eqx.field(
         default=PointConstraint(), converter=lambda x: as_constraint(x, "VariationalDLA")
@@ -52,13 +65,23 @@ class VariationalDLA(Method):
     takes_affine = True
     takes_time = True
 
+    @property
+    def on_groups(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As its discrete Lagrangian."""
+        return self.discrete_lagrangian.on_groups
+
+    @property
+    def takes_forces(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Where its discrete Lagrangian holds them."""
+        return self.discrete_lagrangian.carries_forces
+
     def init(self, system: System, state: State, h: Array) -> VariationalMemory:
         q, v, here = state.q, state.v, system.at(state.t)
         return VariationalMemory(2 * v - half_kick(here, q, v, h), acceleration(here, q, v)[1])
 
     def step(self, system: System, state: State, memory: VariationalMemory, h: Array):
         q0, here = state.q, system.at(state.t)
-        q1, plus, report, departing = self._solve(here, q0, state.v, h)
+        q1, plus, report, departing, _ = self.solved(here, q0, state.v, h)
         # What the constraint did at q0.
         lam = multipliers(here, q0, solve_spd(here.metric(q0), departing) - memory.plus) / h
         new = state.moved(q1, plus, h)
@@ -66,11 +89,11 @@ class VariationalDLA(Method):
         return new._replace(v=v1), VariationalMemory(plus, lam), report
 
     def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
-        return self._solve(system, q, u, h)[:3]
+        return self.solved(system, q, u, h)[:3]
 
-    def _solve(self, system: System, q0: Array, v0: Array, h: Array) -> tuple[Array, Array, Report, Array]:
-        """q1, M^-1 p^+ there, how it went, and p^- at q0."""
-        n, mass = q0.shape[0], system.metric(q0)
+    def solved(self, system: System, q0: Array, v0: Array, h: Array) -> Solved:
+        """The step from (q0, v0)."""
+        n, mass, ld = v0.shape[0], system.metric(q0), self.discrete_lagrangian
         z = solve_spd(mass, annihilator(system, q0).T)
         # Multipliers in units of velocity, so that one measure of corrections serves all unknowns.
         size = jnp.maximum(jnp.max(jnp.abs(z), initial=0.0), jnp.finfo(z.dtype).tiny)
@@ -78,8 +101,8 @@ class VariationalDLA(Method):
 
         def equations(x):
             u, kick = x[:n], x[n:] / size
-            q1 = q0 + h * u
-            departing = -slots(self.discrete_lagrangian, system, q0, q1, u, h)[0]
+            q1 = ld.moved(system, q0, u, h)
+            departing = ld.departing(system, q0, q1, u, h)
             return jnp.concatenate(
                 [
                     solve_spd(mass, departing - p0) - matvec(z, kick),
@@ -90,9 +113,9 @@ class VariationalDLA(Method):
         guess = jnp.concatenate([v0, jnp.zeros(z.shape[1], q0.dtype)])
         x, report = solve_velocity(equations, guess, State(q0, v0), h, jnp.zeros_like(v0))
         u = x[:n]
-        q1 = q0 + h * u
-        before, arriving = slots(self.discrete_lagrangian, system, q0, q1, u, h)
-        return q1, solve_spd(later(system, h).metric(q1), arriving), report, -before
+        q1 = ld.moved(system, q0, u, h)
+        before, arriving = ld.slots(system, q0, q1, u, h)
+        return Solved(q1, solve_spd(later(system, h).metric(q1), arriving), report, -before, u)
 
     def output(
         self, system: System, state: State, memory: VariationalMemory, h: Array

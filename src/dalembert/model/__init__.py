@@ -30,6 +30,7 @@ from dalembert.model.groups import Group
 from dalembert.model.rheonomic import Moment, RheonomicSystem, later
 from dalembert.model.spacetime import SpaceTime
 from dalembert.model.survey import TOLERANCE, Survey, is_constant_metric, is_mechanical, survey
+from dalembert.model.symmetry import Symmetry
 from dalembert.model.system import System, as_arrays
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "RheonomicSystem",
     "SpaceTime",
     "Survey",
+    "Symmetry",
     "System",
     "acceleration",
     "along",

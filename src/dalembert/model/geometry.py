@@ -18,8 +18,8 @@ from dalembert.numerics import inverse_square_root, matmul, matvec, null_space, 
 
 
 def displaced(system: System, q: Array, x: Array) -> Array:
-    """The configuration q + x; on a group q exp(x)."""
-    return q + x if system.group is None else system.group.multiply(q, system.group.exp(x))
+    """The configuration q + x; on a group q exp(x). Velocities beyond the coordinates move nothing that is stored."""
+    return q + x[: q.shape[0]] if system.group is None else system.group.multiply(q, system.group.exp(x))
 
 
 def difference(system: System, q0: Array, q1: Array) -> Array:
@@ -33,14 +33,16 @@ def difference(system: System, q0: Array, q1: Array) -> Array:
 
 def rate(system: System, q: Array, v: Array) -> Array:
     """q', the derivative of the coordinates: v itself, but on a group that of the element's numbers."""
-    return v if system.group is None else system.group.velocity(q, v)
+    return v[: q.shape[0]] if system.group is None else system.group.velocity(q, v)
 
 
 def along(system: System, function: Callable[[System, Array], Any], q: Array, v: Array) -> Any:
     """d/dt of function(system, q) along the motion, of what depends on time too."""
     if isinstance(system, Moment):
         of = system.system
-        return jax.jvp(lambda t, x: function(of.at(t), x), (system.t, q), (jnp.ones_like(system.t), v))[1]
+        return jax.jvp(
+            lambda t, x: function(of.at(t), x), (system.t, q), (jnp.ones_like(system.t), v[: q.shape[0]])
+        )[1]
     return jax.jvp(lambda x: function(system, x), (q,), (rate(system, q, v),))[1]
 
 
@@ -179,7 +181,10 @@ def free_acceleration(system: System, q: Array, v: Array) -> Array:
         force = matvec(system.group.bracket(v).T, matvec(mass, v)) + system.forces(q, v)
         return solve_spd(mass, force - potential_gradient(system, q))
     transport = along(system, lambda s, x: jax.grad(s.lagrangian, argnums=1)(x, v), q, v)
-    force = jax.grad(system.lagrangian)(q, v) - transport + system.forces(q, v)
+    slope = jax.grad(system.lagrangian)(q, v)
+    if v.shape != q.shape:  # nothing depends on what the other velocities move
+        slope = jnp.concatenate([slope, jnp.zeros_like(v[q.shape[0] :])])
+    force = slope - transport + system.forces(q, v)
     return solve_spd(_mass(system, q, v), force)
 
 

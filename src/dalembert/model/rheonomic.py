@@ -91,6 +91,11 @@ class Moment(System):
         return self.system.units
 
     @property
+    def velocity_names(self) -> tuple[str, ...]:
+        """Those of the system."""
+        return self.system.velocity_names
+
+    @property
     def label(self) -> str:
         return self.system.label
 

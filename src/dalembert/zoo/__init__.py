@@ -7,14 +7,17 @@ from dalembert.zoo.heisenberg import Heisenberg
 from dalembert.zoo.knife_edge import KnifeEdge
 from dalembert.zoo.mobile_robot import MobileRobot
 from dalembert.zoo.nonholonomic_particle import NonholonomicParticle
+from dalembert.zoo.particle_with_wheel import ParticleWithWheel
 from dalembert.zoo.pendulum_cvt import PendulumCVT
 from dalembert.zoo.rheonomic_particle import RheonomicParticle, TravellingWell
 from dalembert.zoo.rolling_disk import RollingDisk
 from dalembert.zoo.round_body import RoundBody
+from dalembert.zoo.rubber_ball import RubberBall
 from dalembert.zoo.snakeboard import Snakeboard
 from dalembert.zoo.spring_particle import SpringParticle
 from dalembert.zoo.suslov import Suslov
 from dalembert.zoo.turntable import BallOnTurntable
+from dalembert.zoo.two_wheeled_robot import TwoWheeledRobot
 
 __all__ = [
     "BallOnTurntable",
@@ -25,12 +28,15 @@ __all__ = [
     "KnifeEdge",
     "MobileRobot",
     "NonholonomicParticle",
+    "ParticleWithWheel",
     "PendulumCVT",
     "RheonomicParticle",
     "RollingDisk",
     "RoundBody",
+    "RubberBall",
     "Snakeboard",
     "SpringParticle",
     "Suslov",
     "TravellingWell",
+    "TwoWheeledRobot",
 ]

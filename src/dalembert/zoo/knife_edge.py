@@ -9,20 +9,22 @@ from dalembert.model import System
 class KnifeEdge(System):
     """A blade at (x1, x2) with heading xi that slides along itself and is pulled along x1.
 
-    V = -x1, constraint -sin(xi) x1' + (cos(xi) - eps) x2' = 0 [modin2020]. For eps = 0 the motion is a
-    cycloid and does not run down the plane; for eps != 0 it gains speed forever.
+    V = -pull x1, constraint -sin(xi) x1' + (cos(xi) - eps) x2' = 0 [modin2020]. For eps = 0 the motion is a
+    cycloid and does not run down the plane; for eps != 0 it gains speed forever. pull = 1 is that of [modin2020];
+    without it both directions of the plane are symmetries.
     """
 
     coordinates = ("x1", "x2", "xi")
     angles = ("xi",)
     step = float(np.pi / 10)
     eps: float = 0.0
+    pull: float = 1.0
 
     def metric(self, q):
         return jnp.eye(3)
 
     def potential(self, q):
-        return -q[0]
+        return -self.pull * q[0]
 
     def constraints(self, q):
         return jnp.array([[-jnp.sin(q[2]), jnp.cos(q[2]) - self.eps, 0.0]])
@@ -35,8 +37,11 @@ class KnifeEdge(System):
 
         xi = xi0 + eta t, and the speed v along the blade satisfies v' = cos(xi).
         """
-        if float(self.eps) != 0:
-            raise ValueError(f"KnifeEdge has a closed solution for eps = 0 only; eps is {float(self.eps)}")
+        if float(self.eps) != 0 or float(self.pull) != 1:
+            raise ValueError(
+                f"KnifeEdge has a closed solution for eps = 0 and pull = 1 only; eps is {float(self.eps)}, pull "
+                f"{float(self.pull)}"
+            )
         t = np.asarray(t, float)
         (x1, x2, xi0), (u1, u2, eta) = np.asarray(q0, float), np.asarray(v0, float)
         v_start = u1 * np.cos(xi0) + u2 * np.sin(xi0)

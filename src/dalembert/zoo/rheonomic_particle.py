@@ -6,12 +6,14 @@ from dalembert.model import RheonomicSystem
 
 
 class RheonomicParticle(RheonomicSystem):
-    """A particle with z' = y x' + shake cos t, in V = stiffness (x^2 + y^2)/2: affine, and dependent on time."""
+    """A particle with z' = (1 + beat sin t) y x' + shake cos t, in V = stiffness (x^2 + y^2)/2: affine, and dependent
+    on time."""
 
     coordinates = ("x", "y", "z")
     step = 0.05
     shake: float = 0.3
     stiffness: float = 1.0
+    beat: float = 0.0
 
     def metric(self, t, q):
         return jnp.eye(3)
@@ -20,7 +22,7 @@ class RheonomicParticle(RheonomicSystem):
         return 0.5 * self.stiffness * (q[0] ** 2 + q[1] ** 2)
 
     def constraints(self, t, q):
-        return jnp.array([[-q[1], 0.0, 1.0]])
+        return jnp.array([[-(1 + self.beat * jnp.sin(t)) * q[1], 0.0, 1.0]])
 
     def offsets(self, t, q):
         return jnp.array([self.shake * jnp.cos(t)])

@@ -18,6 +18,8 @@ class Snakeboard(System):
     heading with x', y', theta' in the ratio r cos(theta) cos(phi), r sin(theta) cos(phi), -sin(phi)
     [ferraro2008]. convention="absolute" measures phi from a fixed direction, as the preprint does: the
     distribution is the same with phi - theta for phi, the Lagrangian is not, so it is another system.
+    psi="relative" measures the rotor from the board, J0 (psi' + theta')^2/2, as the device is built; as printed psi
+    is absolute, and the rotor turns by itself.
     Erratum: the printed one-forms are dependent at cos(phi) = 0, where D is regular; these are not.
     """
 
@@ -31,15 +33,19 @@ class Snakeboard(System):
     wheel: float = 0.25
     radius: float = 1.0
     convention: Literal["relative", "absolute"] = eqx.field(default="relative", static=True)
+    psi: Literal["absolute", "relative"] = eqx.field(default="absolute", static=True)
 
     def __check_init__(self):
-        if self.convention not in CONVENTIONS:
-            raise ValueError(
-                f"Snakeboard has no convention {self.convention!r}; choose one of: {', '.join(CONVENTIONS)}"
-            )
+        for name in ("convention", "psi"):
+            if getattr(self, name) not in CONVENTIONS:
+                raise ValueError(
+                    f"Snakeboard has no {name} {getattr(self, name)!r}; choose one of: {', '.join(CONVENTIONS)}"
+                )
 
     def lagrangian(self, q, v):
         x, y, theta, psi, phi = v
+        if self.psi == "relative":
+            psi = psi + theta
         turning = (self.board + 2 * self.wheel) * theta**2 + self.rotor * psi**2 + 2 * self.wheel * phi**2
         return 0.5 * (self.mass * (x**2 + y**2) + turning)
 
@@ -61,7 +67,8 @@ class Snakeboard(System):
         return {"default": ([0.0, 0.0, theta, 0.0, phi], v0)}
 
     def integrals(self):
-        return {"rotor speed": lambda q, v: v[3], "steering speed": lambda q, v: v[4]}
+        rotor = (lambda q, v: v[3]) if self.psi == "absolute" else (lambda q, v: v[3] + v[2])
+        return {"rotor speed": rotor, "steering speed": lambda q, v: v[4]}
 
     def generators(self, q):
         """SE(2) and turns of rotor and axles: (u, v, w) moves the board by (u - w y, v + w x, w); axles whose angle

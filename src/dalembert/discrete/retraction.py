@@ -1,0 +1,72 @@
+"""The discrete Lagrangian of a body on a Lie group."""
+
+from typing import Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from dalembert.discrete.lagrangians import DiscreteLagrangian
+from dalembert.model import Group, System, potential_gradient
+from dalembert.model.groups import coadjoint
+from dalembert.numerics import matvec, newton
+
+MAPS = ("exp", "cayley", "mid")
+
+
+def _group(system: System) -> Group:
+    if system.group is None:
+        raise ValueError(
+            f"Retraction is a discrete Lagrangian on Lie groups; {system.label} is given in coordinates"
+        )
+    return system.group
+
+
+class Retraction(DiscreteLagrangian):
+    """(h/2) <I u, u> - (h/2) (V(g0) + V(g1)) on a Lie group, for g0^-1 g1 = tau(h u).
+
+    tau is exp, the Cayley map, or `mid` on SE(2). Momenta are moved to the identity from the left, so that
+    p^- = (dtau^-1_{h u})^T I u and p^+ = Ad_W^T p^-, W = tau(h u), where there is no potential.
+    """
+
+    name: Literal["exp", "cayley", "mid"] = eqx.field(default="exp", static=True)
+    on_groups = True
+
+    def __check_init__(self):
+        if self.name not in MAPS:
+            raise ValueError(f"Retraction has no map {self.name!r}; choose one of: {', '.join(MAPS)}")
+
+    @property
+    def spelling(self) -> str:
+        return self.name
+
+    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        kinetic = 0.5 * h * jnp.sum(u * matvec(system.metric(q0), u))
+        return kinetic - 0.5 * h * (system.potential(q0) + system.potential(q1))
+
+    def moved(self, system: System, q: Array, u: Array, h: Array) -> Array:
+        group = _group(system)
+        return group.restore(group.multiply(q, group.retraction(self.name)[0](h * u)))
+
+    def velocity(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
+        """By Newton's method for what is left of g0^-1 g1."""
+        group = _group(system)
+        tau, _ = group.retraction(self.name)
+        target = group.multiply(group.inverse(q0), q1)
+        guess = group.local(target)
+        x, _ = newton(
+            lambda x: group.local(group.multiply(group.inverse(tau(x)), target)),
+            guess,
+            1 / (jnp.max(jnp.abs(guess)) + jnp.finfo(q0.dtype).tiny),
+        )
+        return x / h
+
+    def slots(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> tuple[Array, Array]:
+        group = _group(system)
+        tau, dtau_inverse = group.retraction(self.name)
+        p = matvec(dtau_inverse(h * u).T, matvec(system.metric(q0), u))
+        pulls = [self._pull(system, q) for q in (q0, q1)]
+        return -p - 0.5 * h * pulls[0], coadjoint(group, tau(h * u), p) - 0.5 * h * pulls[1]
+
+    def _pull(self, system: System, q: Array) -> Array:
+        return potential_gradient(system, q) if system.gives("potential") else jnp.zeros(())

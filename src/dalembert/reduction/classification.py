@@ -1,0 +1,229 @@
+"""How constraints and group orbits lie to each other: g^q, S, U, H; Chaplygin, horizontal, both or neither."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dalembert.methods import EDLA, VariationalDLA
+from dalembert.model import Symmetry, System, annihilator, as_arrays, frame_at
+from dalembert.numerics import compiled
+from dalembert.reduction.invariance import Invariance, complaint, invariance, samples
+
+# Directions count as the same where the sine of the angle between them is below this: rounding is 1e-15, and
+# samples are not as close as that to places where directions that differ meet.
+_SAME = 1e-8
+
+
+class Spaces(NamedTuple):
+    """The spaces of [fernandez2008] at a configuration, columns orthonormal for the kinetic metric (g_q: plainly)."""
+
+    g_q: np.ndarray
+    """(s, k) the algebra elements whose generators lie in D."""
+    S: np.ndarray
+    """(n, k) D and V together: the allowed velocities along the orbit."""
+    U: np.ndarray
+    """(n, s - k) the rest of V, the directions of the orbit."""
+    H: np.ndarray
+    """(n, r - k) the rest of D."""
+
+
+class Classification(NamedTuple):
+    """What a group is to a system: `kind` is 'Chaplygin', 'horizontal', 'both' or 'neither'."""
+
+    kind: str
+    reason: str
+    """Why, in words."""
+    invariance: dict[str, Invariance]
+    horizontal: np.ndarray
+    """(s, k) a basis of the algebra elements whose generators lie in D everywhere."""
+    shared: int
+    """The dimension of S, what D and V share, wherever it is least."""
+    spanned: bool
+    """Whether D and V span all velocities: the dimension assumption."""
+
+    @property
+    def invariant(self) -> bool:
+        """Whether everything measured is invariant."""
+        return all(x.holds for x in self.invariance.values())
+
+
+@compiled
+def _geometry(system: System, symmetry: Symmetry, t: Any, q: Any) -> Any:
+    def one(t, q):
+        here = system.at(t)
+        return frame_at(here, q), annihilator(here, q), symmetry.generators(here, q), here.metric(q)
+
+    return jax.vmap(one)(t, q)
+
+
+def _orthonormal(columns: np.ndarray) -> np.ndarray:
+    """A basis of what the columns span."""
+    u, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    return u[:, sizes > _SAME * max(sizes.max(initial=0.0), np.finfo(float).tiny)]
+
+
+def _without(space: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """A basis of the vectors of a space that are orthogonal to a part of it; both orthonormal."""
+    u, sizes, _ = np.linalg.svd(space - part @ (part.T @ space), full_matrices=False)
+    return u[:, sizes > 0.5]
+
+
+def _spaces(frame: np.ndarray, generators: np.ndarray, mass: np.ndarray) -> Spaces:
+    root = np.linalg.cholesky(mass).T  # |root x| is the length of x in the kinetic metric
+    allowed, orbit = _orthonormal(root @ frame), _orthonormal(root @ generators)
+    # Cosines of the angles between D and V: one where they share a direction.
+    normal = orbit - allowed @ (allowed.T @ orbit)
+    _, sines, turn = np.linalg.svd(normal, full_matrices=True)
+    sines = np.concatenate([sines, np.zeros(turn.shape[0] - len(sines))])
+    shared = orbit @ turn[sines < _SAME].T
+    back = np.linalg.solve
+    xi = np.linalg.lstsq(root @ generators, shared, rcond=None)[0]
+    parts = (shared, _without(orbit, shared), _without(allowed, shared))
+    return Spaces(_orthonormal(xi) if xi.shape[1] else xi, *(back(root, x) for x in parts))
+
+
+def spaces(system: System, symmetry: Symmetry, q: Any, t: float = 0.0) -> Spaces:
+    """g^q, S, U and H at a configuration: TQ = H + S + U, D = H + S, V = S + U."""
+    symmetry.split(system)
+    q = np.asarray(q, float)
+    if q.shape != (system.dimension,):
+        raise ValueError(f"spaces needs one configuration of {system.dimension} numbers, got shape {q.shape}")
+    frame, _, generators, mass = _at(system, symmetry, np.array([t]), q[None])
+    return _spaces(frame[0], generators[0], mass[0])
+
+
+def _at(system: System, symmetry: Symmetry, t: np.ndarray, q: np.ndarray) -> list[np.ndarray]:
+    return [np.asarray(x, float) for x in _geometry(as_arrays(system), symmetry, t, q)]
+
+
+def horizontal(system: System, symmetry: Symmetry, at: Any = None) -> np.ndarray:
+    """(s, k) a basis of the algebra elements that generate allowed velocities at every configuration sampled."""
+    symmetry.split(system)
+    given = samples(system, symmetry, at)
+    _, forms, generators, _ = _at(system, symmetry, given.t, given.q)
+    return _constant(forms, generators)
+
+
+def _constant(forms: np.ndarray, generators: np.ndarray) -> np.ndarray:
+    """Algebra elements whose generators all one-forms of all samples annihilate, in echelon form."""
+    good = np.all(np.isfinite(forms), axis=(1, 2)) & np.all(np.isfinite(generators), axis=(1, 2))
+    said = np.concatenate([a @ x for a, x in zip(forms[good], generators[good], strict=True)])
+    size = generators.shape[2]
+    if not said.size:
+        return np.eye(size)
+    _, sizes, turn = np.linalg.svd(said, full_matrices=True)
+    sizes = np.concatenate([sizes, np.zeros(size - len(sizes))])
+    rows = turn[sizes <= _SAME * max(sizes.max(), np.finfo(float).tiny)]
+    return _echelon(rows).T
+
+
+def _echelon(rows: np.ndarray) -> np.ndarray:
+    """The same space with a one and zeros in as many columns, so that coordinate directions are seen as such."""
+    rows, at = rows.copy(), 0
+    for column in range(rows.shape[1]):
+        if at == len(rows):
+            break
+        best = at + int(np.argmax(np.abs(rows[at:, column])))
+        if abs(rows[best, column]) < 1e-6:
+            continue
+        rows[[at, best]] = rows[[best, at]]
+        rows[at] /= rows[at, column]
+        others = np.arange(len(rows)) != at
+        rows[others] -= np.outer(rows[others, column], rows[at])
+        at += 1
+    rows[np.abs(rows) < 1e-12] = 0.0
+    return rows
+
+
+def classify(
+    system: System,
+    symmetry: Symmetry,
+    method: VariationalDLA | EDLA | None = None,
+    *,
+    h: float | None = None,
+    at: Any = None,
+) -> Classification:
+    """Whether a group makes a system Chaplygin, is a horizontal symmetry of it, both, or neither, and why.
+
+    Chaplygin: D and the orbits share no direction and span all velocities, so that D is a connection. Horizontal: the
+    directions they share are the orbits of one subgroup. Both: those of a proper subgroup, and all velocities are
+    spanned, so that what is left is Chaplygin. Measured at samples around the start states, or around `at`; with a
+    method its discrete Lagrangian and constraint must be invariant too.
+    """
+    found = invariance(system, symmetry, method, h=h, at=at)
+    given = samples(system, symmetry, at)
+    frames, forms, generators, masses = _at(system, symmetry, given.t, given.q)
+    good = [np.all(np.isfinite(x).reshape(len(x), -1), axis=1) for x in (frames, forms, generators, masses)]
+    kept = np.flatnonzero(np.all(good, axis=0))
+    every = [_spaces(frames[i], generators[i], masses[i]) for i in kept]
+    sizes = [x.S.shape[1] for x in every]
+    shared = min(sizes)  # more is an exception
+    n, s = system.velocity_dimension, symmetry.group.dimension
+    rank = frames.shape[2]
+    spanned = rank + s - shared == n
+    constant = _constant(forms, generators)
+    k = constant.shape[1]
+    count = {0: "no direction", 1: "one direction"}.get(shared, f"{shared} directions")
+    said = [f"D (dimension {rank}) and the orbits V (dimension {s}) share {count}"]
+    words = complaint(system, symmetry, found)
+    where = None
+    if words is not None:
+        kind = "neither"
+        said = [words, *([f"besides, {said[0]}"] if shared else [])]
+    elif not shared and spanned:
+        kind = "Chaplygin"
+        said.append("together they are all velocities, so that D is a connection")
+        if max(sizes):
+            where = given.q[kept[int(np.argmax(sizes))]]
+        else:
+            where = _singular(system, symmetry, given.t[kept], given.q[kept], forms[kept], generators[kept])
+    elif shared and k == shared:
+        kind = "both" if spanned and k < s else "horizontal"
+        basis = ", ".join(_named(row, symmetry) for row in constant.T)
+        said.append(f"these are the orbits of {basis}, whose momentum is kept")
+        if kind == "both":
+            said.append("all velocities are spanned, so that at a level of it the rest is Chaplygin")
+    else:
+        kind = "neither"
+        if shared:
+            same = f"only {k} of them the same everywhere" if k else "none of them the same everywhere"
+            said.append(
+                f"so it is not Chaplygin; as directions of the group, {same}, so it is not horizontal"
+            )
+        else:
+            said.append(f"they do not span all {n} velocities, so it is not Chaplygin")
+    if where is not None:
+        place = ", ".join(f"{c}={x:.4g}" for c, x in zip(system.coordinates, where, strict=True))
+        said.append(f"but only locally: at ({place}) they share a direction")
+    reason = f"{system.label} with {symmetry.words} is {kind}: {'; '.join(said)}"
+    return Classification(kind, reason, found, constant, shared, spanned)
+
+
+def _named(xi: np.ndarray, symmetry: Symmetry) -> str:
+    """An algebra element in the names of what the group acts on."""
+    names = symmetry.on if len(xi) == len(symmetry.on) else symmetry.group.velocities
+    terms = [f"{'' if x == 1 else f'{x:.4g} '}d/d{name}" for x, name in zip(xi, names, strict=True) if x]
+    return " + ".join(terms)
+
+
+def _singular(
+    system: System,
+    symmetry: Symmetry,
+    t: np.ndarray,
+    q: np.ndarray,
+    forms: np.ndarray,
+    generators: np.ndarray,
+) -> np.ndarray | None:
+    """A configuration between samples where D and V share a direction; None where none is found."""
+    if not system.gives("constraints") or forms.shape[1] != generators.shape[2]:
+        return None  # one-forms computed from a frame may jump
+    signs = np.sign(np.linalg.det(forms @ generators))
+    if np.all(signs == signs[0]) or system.group is not None:
+        return None
+    a, b = q[0], q[int(np.argmax(signs != signs[0]))]
+    for _ in range(50):
+        middle = 0.5 * (a + b)
+        _, form, generator, _ = _at(system, symmetry, t[:1], middle[None])
+        a, b = (middle, b) if np.sign(np.linalg.det(form[0] @ generator[0])) == signs[0] else (a, middle)
+    return 0.5 * (a + b)

@@ -1,0 +1,171 @@
+"""From full runs to reduced ones, and back."""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from dalembert.model import TOLERANCE, as_arrays, nearest_velocity
+from dalembert.numerics import compiled, over_rows
+from dalembert.reduction.cases import Abelian, Horizontal
+from dalembert.reduction.core import Reduced, projected
+from dalembert.reduction.discrete import displacement, full_step
+from dalembert.simulate import Trajectory
+
+_BLOCK = 1024
+
+
+def _to_shape(core: Any, t: Array, q: Array, v: Array) -> tuple[Array, Array, Array]:
+    """Shape, reduced velocity, and the momentum of the group."""
+    return *projected(core, q, v), core.symmetry.momentum(core.full.at(t), q, v)
+
+
+def project(core: Any, q: Any, v: Any) -> Any:
+    """Shape and reduced velocity of full states, or the reduced run of a full one."""
+    if isinstance(q, Trajectory):
+        run = q
+        if np.ndim(run.q) != 2:
+            raise ValueError("project takes one run at a time; of an ensemble give a member")
+        r, change = _project(core, np.asarray(run.t), run.q, run.v)
+        return _trajectory(
+            run, core, core.method, r, change, _project(core, np.asarray(run.t), run.q, run.v_full)[1]
+        )
+    if v is None:
+        raise ValueError("project needs a configuration and a velocity, or a run")
+    q, v = np.asarray(q, float), np.asarray(v, float)
+    n, m = core.full.dimension, core.full.velocity_dimension
+    if q.shape[-1:] != (n,) or v.shape[-1:] != (m,) or q.ndim not in (1, 2) or q.shape[:-1] != v.shape[:-1]:
+        raise ValueError(
+            f"project needs states of {core.full.label}, q with {n} numbers and v with {m}, or as many rows of both; "
+            f"got shapes {q.shape} and {v.shape}"
+        )
+    found = _project(core, np.zeros(len(q) if q.ndim == 2 else 1), q.reshape(-1, n), v.reshape(-1, m))
+    return found if q.ndim == 2 else (found[0][0], found[1][0])
+
+
+def _project(core: Any, t: np.ndarray, q: Any, v: Any) -> tuple[np.ndarray, np.ndarray]:
+    r, change, momentum = over_rows(_to_shape)(as_arrays(core), t, q, v)
+    if isinstance(core.case, Horizontal):
+        level = np.asarray(core.case.level)
+        off = np.max(np.abs(momentum - level), axis=1)
+        if np.any(off > TOLERANCE * (1 + np.max(np.abs(level)))):
+            there = momentum[int(np.argmax(off))]
+            raise ValueError(
+                f"{core.label} is reduced at the level {level.tolist()}, but this state has the momentum "
+                f"{there.tolist()}; reduce(..., level=that) or choose another state"
+            )
+    return r, change
+
+
+def _trajectory(run: Trajectory, system: Any, method: Any, q: Any, v: Any, v_full: Any) -> Trajectory:
+    """The run with other states."""
+    told = {name: x for name, x in run.told.items() if name != "p_plus"}
+    return Trajectory(
+        run.t,
+        q,
+        v,
+        v_full,
+        None,
+        run.code,
+        run.steps,
+        run.residual,
+        system,
+        method,
+        run.h,
+        run.save_every,
+        told=told,
+    )
+
+
+def _replayed(shared: Any, r: Array, v: Array, t: Array, count: Array) -> Array:
+    """The group element of `count` steps from a reduced state."""
+    core, method, h = shared
+    group = core.symmetry.group
+
+    def one(carry):
+        i, r, v, g = carry
+        here = core.at(t + i * h)
+        solved = method.solved(here, r, v, h)
+        _, full, step = full_step(here, r, solved.u, h)
+        g = group.restore(group.multiply(g, core.symmetry.element(full, step.q1)))
+        v = nearest_velocity(core.at(t + (i + 1) * h), solved.q, solved.plus)
+        return i + 1, solved.q, v, g
+
+    start = (jnp.zeros_like(t), r, v, group.identity().astype(r.dtype))
+    return lax.while_loop(lambda carry: carry[0] < count, one, start)[-1]
+
+
+def _moved(core: Any, t: Array, h: Array, r0: Array, r1: Array, p: Array) -> Array:
+    """The group element of a step of size h; p is the reduced momentum with which it arrived."""
+    if isinstance(core.case, Abelian):  # that of the group says how it moved
+        core = dataclasses.replace(core, case=Horizontal(level=p[r0.shape[0] :]))
+    return displacement(core.at(t), r0, r1, h)
+
+
+@compiled
+def _products(core: Any, g: Array, moves: Array) -> tuple[Array, Array]:
+    group = core.symmetry.group
+
+    def step(g, f):
+        g = group.restore(group.multiply(g, f))
+        return g, g
+
+    return lax.scan(step, g, moves)
+
+
+def _accumulated(core: Any, g0: np.ndarray, moves: np.ndarray) -> np.ndarray:
+    """g0, g0 f0, g0 f0 f1, ...; in blocks of one length, so that nothing is compiled twice."""
+    rows, g = [g0[None]], jnp.asarray(g0)
+    identity = np.asarray(core.symmetry.group.identity(), float)
+    for a in range(0, len(moves), _BLOCK):
+        here = moves[a : a + _BLOCK]
+        filled = np.concatenate([here, np.broadcast_to(identity, (_BLOCK - len(here), len(identity)))])
+        g, all_of_them = _products(core, g, filled)
+        rows.append(np.asarray(all_of_them)[: len(here)])
+    return np.concatenate(rows)
+
+
+def _to_full(core: Any, t: Array, r: Array, v: Array, g: Array) -> tuple[Array, Array]:
+    """The full state of a reduced one at the group element g."""
+    symmetry, full = core.symmetry, core.full.at(t)
+    lifted = core.case.velocity(symmetry, full, r, v)
+    return symmetry.join(full, r, g), symmetry.push(full, g, symmetry.section(full, r), lifted)
+
+
+def reconstruct(core: Any, run: Trajectory, g0: Any) -> Trajectory:
+    """The full run of a reduced one."""
+    if not isinstance(run, Trajectory) or not isinstance(run.system, Reduced) or np.ndim(run.q) != 2:
+        raise ValueError("reconstruct needs one run of a reduced system, as simulate returns it")
+    if run.system.coordinates != core.coordinates:
+        raise ValueError(f"reconstruct: this is a run of {run.system.label}, not of {core.label}")
+    group = core.symmetry.group
+    g0 = np.asarray(group.identity() if g0 is None else g0, float)
+    if (
+        g0.shape != (group.size,)
+        or not np.all(np.isfinite(g0))
+        or not float(group.defect(jnp.asarray(g0))) < TOLERANCE
+    ):
+        raise ValueError(
+            f"reconstruct: g0 must be an element of {group.name}, ({', '.join(core.symmetry.on)}); got {g0.tolist()}"
+        )
+    own: Any = as_arrays(run.system)
+    t, r, v = (np.asarray(x, float) for x in (run.t, run.q, run.v))
+    method: Any = run.method
+    if len(t) == 1:
+        moves = np.zeros((0, group.size))
+    elif method.variable_step:
+        if run.save_every != 1:
+            raise ValueError(
+                "reconstruct: steps that differ in size can be made again only where save_every=1"
+            )
+        steps, momenta = (run.told[name][1:] for name in ("h", "p_plus"))
+        moves = over_rows(_moved)(own, t[:-1], steps, r[:-1], r[1:], momenta)
+    else:
+        h = float(run.h)
+        count = np.round(np.diff(t) / h)
+        moves = over_rows(_replayed)((own, as_arrays(method), jnp.asarray(h)), r[:-1], v[:-1], t[:-1], count)
+    g = _accumulated(own, g0, moves)
+    q, full_v = over_rows(_to_full)(own, t, r, v, g)
+    return _trajectory(run, core.full, core.rule, q, full_v, full_v)
