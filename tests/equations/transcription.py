@@ -49,14 +49,15 @@ def central_difference(f, z, step=1e-6):
     return np.stack(columns, axis=-1)
 
 
-def newton(residual, z, derivative=complex_step):
+def newton(residual, z, derivative=complex_step, fresh=2):
     """Solve residual(z) = 0 by Newton corrections until they no longer shrink, that is, down to rounding.
 
-    The Jacobian is taken at the guess and after the first correction, and kept from then on.
+    The Jacobian is taken at the guess and after the first correction, and kept from then on; with fresh = 1 at the
+    guess alone, where it costs more than the few corrections it saves.
     """
     last = np.inf
     for i in range(60):
-        if i < 2:
+        if i < fresh:
             jacobian = derivative(residual, z)
         correction = np.linalg.solve(jacobian, -residual(z))
         z = z + correction
@@ -341,7 +342,7 @@ def frame(problem, q0, v0, h):
         )
 
     guess = q0 + h * v0
-    z = newton(residual, np.concatenate([guess, velocities(guess)[1]]), central_difference)
+    z = newton(residual, np.concatenate([guess, velocities(guess)[1]]), central_difference, fresh=1)
     q1, w1 = z[:n], z[n:]
     basis, _ = velocities(q1)
     return q1, frame_field(problem, basis, q1) @ w1, None

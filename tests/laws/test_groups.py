@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import jaxlie
 import numpy as np
 import pytest
+from hurry import compiled
 from scipy.linalg import block_diag, expm
 
 import dalembert as da
@@ -88,22 +89,9 @@ def _hats(group, x):
     return np.tensordot(np.asarray(x), _basis(group), 1)
 
 
-HURRY = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-    "xla_cpu_parallel_codegen_split_count": 1,
-    "xla_cpu_use_fusion_emitters": False,
-}
-
-
 def _each(function, *arguments):
     """The function of every row, compiled in a hurry: compilation is most of the time of these tests."""
-    made = jax.jit(jax.vmap(function)).lower(*arguments)
-    try:
-        compiled = made.compile(HURRY)
-    except jax.errors.JaxRuntimeError:  # a version of XLA that does not know these options
-        compiled = made.compile()
-    return jax.tree.map(np.asarray, compiled(*arguments))
+    return jax.tree.map(np.asarray, compiled(jax.vmap(function), *arguments)(*arguments))
 
 
 def _agree(a, b, bound=ROUNDING, where=""):

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hurry import compiled
 from systems import make
 
 import dalembert as da
@@ -23,11 +24,11 @@ NOT = [da.DLA(0.4), da.DLA(0.0), da.DLA(1.0)]
 def defect(system, method, q0, v0, h):
     """The distance from the start after a step there and back, from a state on D."""
 
-    @jax.jit
-    def step(state):
+    def one(state):
         return method.step(system, state, method.init(system, state, h), h)[0]
 
     state = State(jnp.asarray(q0), jnp.asarray(v0))
+    step = compiled(one, state)
     there = step(state)
     back = step(State(there.q, -there.v))
     return max(float(jnp.max(jnp.abs(back.q - state.q))), float(jnp.max(jnp.abs(back.v + state.v))))
@@ -54,9 +55,9 @@ def test_what_is_not_claimed_fails(method):
 def test_discrete_gradient_on_tq(gradient, name):
     system, q0, v0, _ = make(name)
     method = da.DiscreteGradient(gradient)
-    step = jax.jit(lambda state, memory: method.step(system, state, memory, 0.1)[:2])
     state = State(jnp.asarray(q0), jnp.asarray(v0))
-    memory = method.init(system, state, 0.1)
+    memory = compiled(lambda state: method.init(system, state, 0.1), state)(state)
+    step = compiled(lambda state, memory: method.step(system, state, memory, 0.1)[:2], state, memory)
     for _ in range(5):  # leave D first
         state, memory = step(state, memory)
     there, own = step(state, memory)
@@ -98,7 +99,7 @@ def test_constraint_claims(name):
         sol = da.simulate(system, method, q0, v0, h=h, steps=200)
         size = max(1.0, float(np.max(np.abs(sol.v))))
         assert np.max(sol.constraint_residual()) < 1e-14 * size * 10
-        a = np.stack([np.asarray(system.constraints(q)) for q in sol.q])
+        a = np.asarray(jax.vmap(system.constraints)(jnp.asarray(sol.q)))
         own = np.max(np.abs(np.einsum("kij,kj->ki", a, sol.v_full)))
         if method.claims(system).on_constraint:
             assert np.array_equal(sol.v, sol.v_full)

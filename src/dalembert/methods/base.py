@@ -95,6 +95,8 @@ class Method(eqx.Module):
     """Whether the method takes affine constraints A(q) v = b(q)."""
     takes_time: ClassVar[bool] = False
     """Whether the method takes systems that depend on time; it then reads them with `system.at(state.t)`."""
+    takes_reduced: ClassVar[bool] = False
+    """Whether the method takes systems with velocities beyond their coordinates, as some reduced ones have."""
     variable_step: ClassVar[bool] = False
     """Whether steps differ in size: h is that of the first, and the state's time says where each ends."""
 
@@ -180,6 +182,11 @@ class Method(eqx.Module):
             raise ValueError(
                 f"{name} is defined on Lie groups, but {kind} is given in coordinates. Use GNI(), or write the "
                 "system as a GroupSystem"
+            )
+        if system.group is None and system.velocity_dimension != system.dimension and not self.takes_reduced:
+            raise ValueError(
+                f"{name} needs velocities that are those of the coordinates, but {kind} has more of them. Use its own "
+                "method, reduced.method, or Reference()"
             )
         if not self.takes_time and system.timed:
             raise ValueError(

@@ -98,8 +98,10 @@ class EDLA(Method):
 
     @property
     def takes_forces(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Where its discrete Lagrangian holds them."""
+        """Where its discrete Lagrangian holds them, as that of a reduced system does."""
         return self.discrete_lagrangian.carries_forces
+
+    takes_reduced = takes_forces  # pyright: ignore[reportAssignmentType]
 
     def __check_init__(self):
         for name in ("continuation", "pin"):

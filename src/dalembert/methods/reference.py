@@ -24,6 +24,7 @@ class Reference(Method):
     constant_metric = False
     general_lagrangian = True
     takes_forces = True
+    takes_reduced = True
     takes_affine = True
     takes_time = True
     native = False

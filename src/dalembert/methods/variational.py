@@ -72,8 +72,10 @@ class VariationalDLA(Method):
 
     @property
     def takes_forces(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Where its discrete Lagrangian holds them."""
+        """Where its discrete Lagrangian holds them, as that of a reduced system does."""
         return self.discrete_lagrangian.carries_forces
+
+    takes_reduced = takes_forces  # pyright: ignore[reportAssignmentType]
 
     def init(self, system: System, state: State, h: Array) -> VariationalMemory:
         q, v, here = state.q, state.v, system.at(state.t)

@@ -85,7 +85,8 @@ class Symmetry(eqx.Module):
 
     def _factor(self, system: System, fibre: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The velocities of the shape, and of the factor that the symmetry is."""
-        whole, refusal = system.group, f"Symmetry {self.words} on {system.label}: "
+        whole: Any = system.group
+        refusal = f"Symmetry {self.words} on {system.label}: "
         if self.action is not None:
             raise ValueError(f"{refusal}on a GroupSystem the action is multiplication from the left")
         parts = whole.factors if isinstance(whole, Product) else (whole,)
@@ -102,7 +103,7 @@ class Symmetry(eqx.Module):
                 )
             place, speed = place + part.size, speed + part.dimension
         if found is None:
-            raise ValueError(f"{refusal}{whole.name} has no factor {self.group.name} on these numbers")  # pyright: ignore
+            raise ValueError(f"{refusal}{whole.name} has no factor {self.group.name} on these numbers")
         return tuple(i for i in range(speed) if i not in found), found
 
     def join(self, system: System, r: Array, g: Array) -> Array:

@@ -55,8 +55,9 @@ class Invariance(NamedTuple):
 
 def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
     """Fixed samples around the start states of a system, or around the configurations given."""
-    places = [np.asarray(q, float) for q, _ in system.starts().values()] if at is None else np.atleast_2d(at)
-    if not len(places):
+    starts = system.starts().values() if at is None else ((q, None) for q in np.atleast_2d(at))
+    places = [np.asarray(q, float) for q, _ in starts]
+    if not places:
         zero = np.zeros(system.dimension) if system.group is None else np.asarray(system.group.identity())
         places = [zero]
     random = np.random.default_rng(7)

@@ -133,7 +133,9 @@ def _phase(core: Any, path: Array, h: Array) -> Array:
     group = core.symmetry.group
 
     def move(g, pair):
-        return group.restore(group.multiply(g, discrete.displacement(core.at(0.0), *pair, h))), None
+        return group.restore(
+            group.multiply(g, discrete.displacement(core.at(0.0), pair[0], pair[1], h))
+        ), None
 
     return jax.lax.scan(move, group.identity(), (path[:-1], path[1:]))[0]
 
