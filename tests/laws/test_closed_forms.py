@@ -64,7 +64,7 @@ def test_closed_forms_solve_the_equations_of_motion(name, problem):
 
 
 def test_closed_forms_refuse_where_there_is_none():
-    with pytest.raises(ValueError, match="eps = 0 only"):
+    with pytest.raises(ValueError, match="eps = 0 and pull = 1 only"):
         da.zoo.KnifeEdge(eps=0.1).solution([1.0], *da.zoo.KnifeEdge().start())
     with pytest.raises(ValueError, match="without a potential"):
         da.zoo.NonholonomicParticle(lambda q: q[0]).solution([1.0], [0, 0, 0], [0, 0, 0])

@@ -16,7 +16,7 @@ from dalembert.diagnostics.stepmap import as_shared
 from dalembert.discrete import projectors
 from dalembert.methods import Method, Reflecting
 from dalembert.model import System, as_arrays, difference, displaced, drift_at, nearest_velocity, total_energy
-from dalembert.numerics import compiled, matvec, over_rows, solve_spd
+from dalembert.numerics import hurried, matvec, over_rows, solve_spd
 
 
 class DiscreteLaws(NamedTuple):
@@ -91,7 +91,7 @@ def flight_energy(system: System, method: Method, h: float, q: Any, u: Any) -> n
 @cache
 def _row_by_row(function: Callable) -> Callable:
     """The function at one row after another: derivatives of a step, for a few rows."""
-    one = compiled(function)
+    one = hurried(function)
     return lambda shared, q, u: np.array([one(shared, *row) for row in zip(q, u, strict=True)])
 
 

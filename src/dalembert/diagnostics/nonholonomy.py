@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.model import Chart, GroupSystem, SpaceTime, System, annihilator, as_arrays, check_system
-from dalembert.numerics import compiled
+from dalembert.numerics import hurried
 
 # Singular values below this part of the largest count as zero; brackets of smooth functions are exact to rounding.
 _RANK = 1e-8
@@ -100,7 +100,7 @@ def _growth(system: System, q: np.ndarray, goal: int | None) -> tuple[int, ...]:
     return tuple(growth)
 
 
-_forms = compiled(annihilator)
+_forms = hurried(annihilator)
 
 
 def _rank(rows: np.ndarray) -> int:
@@ -140,7 +140,7 @@ def _brackets(depth: int):
             layers.append(_bracket(span, layers[-1]))
         return [layer(q) for layer in layers]
 
-    return compiled(at)
+    return hurried(at)
 
 
 def _bracket(left, right):

@@ -185,8 +185,8 @@ class Method(eqx.Module):
             )
         if system.group is None and system.velocity_dimension != system.dimension and not self.takes_reduced:
             raise ValueError(
-                f"{name} needs velocities that are those of the coordinates, but {kind} has more of them. Use its own "
-                "method, reduced.method, or Reference()"
+                f"{name} needs velocities that are those of the coordinates, but {kind} has more of them. Use its "
+                "own method, reduced.method, or Reference()"
             )
         if not self.takes_time and system.timed:
             raise ValueError(

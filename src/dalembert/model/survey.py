@@ -10,7 +10,7 @@ from jax import Array
 from dalembert.model.geometry import annihilator, displaced, offsets_at
 from dalembert.model.rheonomic import Moment, later
 from dalembert.model.system import System
-from dalembert.numerics import compiled
+from dalembert.numerics import hurried
 
 FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "offsets", "drift", "forces")
 
@@ -47,7 +47,7 @@ class Survey(NamedTuple):
     """How far the generators of the sections are from D at the start, relative."""
 
 
-@compiled
+@hurried
 def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array) -> Survey:
     """The values at (q, v), at configurations that are shifted from q and at random velocities.
 

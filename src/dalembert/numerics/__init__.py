@@ -1,6 +1,6 @@
 """Small dense linear algebra, Newton's method and quadrature, written for sizes below about ten."""
 
-from dalembert.numerics.compiled import compiled, is_traced
+from dalembert.numerics.compiled import compiled, hurried, is_traced
 from dalembert.numerics.extrapolation import extrapolated_step
 from dalembert.numerics.linear import (
     inverse_square_root,
@@ -30,6 +30,7 @@ __all__ = [
     "cotangent_ratio",
     "excess_ratio",
     "extrapolated_step",
+    "hurried",
     "inverse_square_root",
     "is_traced",
     "is_written_constant",

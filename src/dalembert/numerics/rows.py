@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.numerics.compiled import compiled
+from dalembert.numerics.compiled import hurried
 
 # Rows go through compiled code in blocks of this length, the last one filled up.
 _BLOCK = 1024
@@ -15,7 +15,7 @@ _BLOCK = 1024
 
 @cache
 def _mapped(function: Callable) -> Callable:
-    return compiled(lambda shared, *rows: jax.vmap(lambda *row: function(shared, *row))(*rows))
+    return hurried(lambda shared, *rows: jax.vmap(lambda *row: function(shared, *row))(*rows))
 
 
 def over_rows(function: Callable) -> Callable:

@@ -2,9 +2,9 @@
 
 from dalembert.reduction.classification import Classification, Spaces, classify, horizontal, spaces
 from dalembert.reduction.discrete import ReducedConstraint, ReducedLagrangian
-from dalembert.reduction.invariance import Invariance, invariance
-from dalembert.reduction.reduce import reduce
+from dalembert.reduction.measured import Invariance, invariance
 from dalembert.reduction.reduced import ReducedRheonomicSystem, ReducedSystem
+from dalembert.reduction.reducing import reduce
 
 __all__ = [
     "Classification",

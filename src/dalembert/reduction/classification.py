@@ -7,8 +7,8 @@ import numpy as np
 
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, annihilator, as_arrays, frame_at
-from dalembert.numerics import compiled
-from dalembert.reduction.invariance import Invariance, complaint, invariance, samples
+from dalembert.numerics import hurried
+from dalembert.reduction.measured import Invariance, complaint, invariance, samples
 
 # Directions count as the same where the sine of the angle between them is below this: rounding is 1e-15, and
 # samples are not as close as that to places where directions that differ meet.
@@ -48,7 +48,7 @@ class Classification(NamedTuple):
         return all(x.holds for x in self.invariance.values())
 
 
-@compiled
+@hurried
 def _geometry(system: System, symmetry: Symmetry, t: Any, q: Any) -> Any:
     def one(t, q):
         here = system.at(t)

@@ -8,13 +8,15 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.model import TOLERANCE, as_arrays, nearest_velocity
-from dalembert.numerics import compiled, over_rows
+from dalembert.numerics import hurried, over_rows
 from dalembert.reduction.cases import Abelian, Horizontal
 from dalembert.reduction.core import Reduced, projected
 from dalembert.reduction.discrete import displacement, full_step
-from dalembert.simulate import Trajectory
+from dalembert.simulate import Trajectory, simulate
 
 _BLOCK = 1024
+# Steps that are made again at a time.
+_PART = 100_000
 
 
 def _to_shape(core: Any, t: Array, q: Array, v: Array) -> tuple[Array, Array, Array]:
@@ -80,7 +82,7 @@ def _trajectory(run: Trajectory, system: Any, method: Any, q: Any, v: Any, v_ful
 
 
 def _replayed(shared: Any, r: Array, v: Array, t: Array, count: Array) -> Array:
-    """The group element of `count` steps from a reduced state."""
+    """The group element of `count` steps from a reduced state, made again; nothing less says how the group moved."""
     core, method, h = shared
     group = core.symmetry.group
 
@@ -104,7 +106,28 @@ def _moved(core: Any, t: Array, h: Array, r0: Array, r1: Array, p: Array) -> Arr
     return displacement(core.at(t), r0, r1, h)
 
 
-@compiled
+def _moves(core: Any, run: Trajectory) -> np.ndarray:
+    """The group elements of a run of which every step was saved."""
+    t, r = np.asarray(run.t), np.asarray(run.q)
+    none = np.zeros((len(t) - 1, 0))
+    return over_rows(_moved)(core, t[:-1], np.full(len(t) - 1, float(run.h)), r[:-1], r[1:], none)
+
+
+def _in_parts(core: Any, run: Trajectory, g0: np.ndarray) -> Trajectory:
+    """The full run where rows are several steps apart: these are made again, from saved rows, a part at a time."""
+    rows = max(1, _PART // run.save_every)
+    g, steps = [g0[None]], np.round((np.asarray(run.t) - run.t[0]) / float(run.h)).astype(int)
+    for a in range(0, len(steps) - 1, rows):
+        b = min(a + rows, len(steps) - 1)
+        again = simulate(  # pyright: ignore
+            run.system, run.method, run.q[a], run.v[a], h=run.h, steps=int(steps[b] - steps[a]), t0=run.t[a]
+        )
+        found = _accumulated(core, g[-1][-1], _moves(as_arrays(run.system), again))
+        g.append(found[steps[a + 1 : b + 1] - steps[a]])
+    return _lifted(core, run, np.concatenate(g))
+
+
+@hurried
 def _products(core: Any, g: Array, moves: Array) -> tuple[Array, Array]:
     group = core.symmetry.group
 
@@ -162,10 +185,19 @@ def reconstruct(core: Any, run: Trajectory, g0: Any) -> Trajectory:
             )
         steps, momenta = (run.told[name][1:] for name in ("h", "p_plus"))
         moves = over_rows(_moved)(own, t[:-1], steps, r[:-1], r[1:], momenta)
-    else:
+    elif isinstance(own.case, Abelian):
         h = float(run.h)
         count = np.round(np.diff(t) / h)
         moves = over_rows(_replayed)((own, as_arrays(method), jnp.asarray(h)), r[:-1], v[:-1], t[:-1], count)
+    elif run.save_every == 1:
+        moves = _moves(own, run)
+    else:
+        return _in_parts(core, run, g0)
     g = _accumulated(own, g0, moves)
-    q, full_v = over_rows(_to_full)(own, t, r, v, g)
-    return _trajectory(run, core.full, core.rule, q, full_v, full_v)
+    return _lifted(core, run, g)
+
+
+def _lifted(core: Any, run: Trajectory, g: np.ndarray) -> Trajectory:
+    """The full run with these group elements."""
+    q, v = over_rows(_to_full)(as_arrays(run.system), run.t, run.q, run.v, g)
+    return _trajectory(run, core.full, core.rule, q, v, v)

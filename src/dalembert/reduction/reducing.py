@@ -9,10 +9,10 @@ import numpy as np
 
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, as_arrays, check_system
-from dalembert.numerics import compiled
+from dalembert.numerics import hurried
 from dalembert.reduction.cases import Abelian, Chaplygin, Horizontal, Rule
 from dalembert.reduction.classification import Classification, classify
-from dalembert.reduction.invariance import complaint, samples
+from dalembert.reduction.measured import complaint, samples
 from dalembert.reduction.reduced import ReducedRheonomicSystem, ReducedSystem
 
 KINDS = ("chaplygin", "horizontal", "abelian")
@@ -129,7 +129,7 @@ def _words(system: System, symmetry: Symmetry, found: Classification, kind: str,
     return f"{found.reason}. {done[kind]}.{at_level}"
 
 
-@compiled
+@hurried
 def _slopes(core: Any, given: Any, h: Any) -> Any:
     """How the equation for the group's part of a step depends on it: how much its slope changes, relative, and the
     smallest and largest singular value of the slope."""

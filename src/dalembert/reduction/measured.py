@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import (
@@ -18,7 +18,7 @@ from dalembert.model import (
     frame_at,
     offsets_at,
 )
-from dalembert.numerics import compiled, matmul, matvec, solve_spd
+from dalembert.numerics import hurried, matmul, matvec, solve_spd
 from dalembert.reduction.cases import Rule
 
 NAMES = {
@@ -64,12 +64,17 @@ def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
     n = system.velocity_dimension
     bases = np.stack([places[i % len(places)] for i in range(_SAMPLES)])
     shifts = random.uniform(-1, 1, (_SAMPLES, n)) * np.where(np.arange(_SAMPLES) % 2, 3.0, 1.0)[:, None]
-    q = np.array(jax.vmap(lambda q, x: displaced(system, q, x))(jnp.asarray(bases), jnp.asarray(shifts)))
+    q = bases + shifts if system.group is None else np.array(_displaced(system, bases, shifts))
     q[: len(places)] = np.stack(places)[:_SAMPLES]
     v = random.uniform(-1, 1, (_SAMPLES, n))
     return Sample(
         random.uniform(0, 3, _SAMPLES), q, v, random.uniform(-1, 1, (_SAMPLES, symmetry.group.dimension))
     )
+
+
+@hurried
+def _displaced(system: System, q: Array, x: Array) -> Array:
+    return jax.vmap(lambda q, x: displaced(system, q, x))(q, x)
 
 
 def _relative(change: Array, size: Array) -> Array:
@@ -98,12 +103,12 @@ def _measured(system: System, symmetry: Symmetry, s: Sample) -> dict[str, Array]
     return found
 
 
-@compiled
+@hurried
 def _continuous(system: System, symmetry: Symmetry, s: Sample) -> Any:
     return jax.vmap(lambda s: _measured(system, symmetry, s))(s)
 
 
-@compiled
+@hurried
 def _discrete(system: System, symmetry: Symmetry, rule: Rule, s: Sample, h: Array) -> Any:
     def one(s):
         here = system.at(s.t)
@@ -115,13 +120,16 @@ def _discrete(system: System, symmetry: Symmetry, rule: Rule, s: Sample, h: Arra
 
         u = s.v
         if here.constrained:
-            for _ in range(6):  # onto the discrete constraint
+
+            def nearer(_, u):
                 slope = jax.jacfwd(lambda u: over(s.q, u))(u)
-                u = u - matvec(slope.T, solve_spd(matmul(slope, slope.T), over(s.q, u)))
+                return u - matvec(slope.T, solve_spd(matmul(slope, slope.T), over(s.q, u)))
+
+            u = lax.fori_loop(0, 6, nearer, u)  # onto the discrete constraint
         q1 = ld.moved(here, s.q, u, h)
         there = symmetry.act(here, g, s.q), symmetry.act(here, g, q1)
         w = ld.velocity(here, *there, h)
-        first, second = (jnp.asarray(ld(here, *pair, h)) for pair in ((s.q, q1), there))
+        first, second = ld.over_step(here, s.q, q1, u, h), ld.over_step(here, *there, w, h)
         size = jnp.abs(first) + jnp.abs(h) * jnp.sum(jnp.abs(u * matvec(here.metric(s.q), u)))
         found = {"L_d": _relative(second - first, size)}
         if here.constrained:

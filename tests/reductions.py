@@ -1,0 +1,129 @@
+"""Systems with symmetries and their runs, made once for all tests of a process."""
+
+from functools import cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from equations.reduction_examples import EXAMPLES
+
+import dalembert as da
+from dalembert.model.groups import SE2, SO3, Product, Rn, Torus
+
+Z = da.zoo
+WELL = lambda q: (q[0] ** 2 + q[1] ** 2) / 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """XLA's optimisations take longer than what they gain here; a module takes them off by importing this."""
+    before = jax.config.jax_disable_most_optimizations
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+class Knife(Z.KnifeEdge):
+    """The knife edge without a pull, whose heading moves in V = cos(xi)/2."""
+
+    def potential(self, q):
+        return 0.5 * jnp.cos(q[2])
+
+
+def lagging(system, q0, q1, h):
+    """D_d of the particle with a wheel that depends on the wheel's turn: z' = y x' + h s' y'/10 at the midpoint."""
+    x, y, z, s = (q1 - q0) / h
+    return jnp.stack([z - 0.5 * (q0[1] + q1[1]) * x - 0.1 * h * s * y])
+
+
+class Case(NamedTuple):
+    """A system, a group, and how the one is reduced by the other."""
+
+    system: da.System
+    symmetry: da.Symmetry
+    kind: str = "chaplygin"
+    method: da.Method = da.VariationalDLA()
+
+    @property
+    def start(self):
+        return tuple(np.asarray(x, float) for x in self.system.start())
+
+
+PLANE, PARTICLE = Rn(2), Z.NonholonomicParticle(WELL)
+ALONG_Z, WHEEL = da.Symmetry(Rn(1), on=("z",)), da.Symmetry(Rn(1), on=("s",))
+BOTH = da.Symmetry(PLANE, on=("z", "s"))
+ROLLING = da.Symmetry(PLANE, on=("x1", "x2"))
+MOTIONS = da.Symmetry(SE2(), on=("x", "y", "theta"))
+TURNS = da.Symmetry(SO3(), on=SO3().coordinates)
+ROTOR = da.Symmetry(Torus(1), on=("psi",))
+OWN = da.VariationalDLA(discrete_constraint=da.discrete.OwnConstraint(lagging, True))
+EDLA = da.EDLA(pin=False)  # asked for the last energy each time, as [cortes2003] has it
+CASES = {
+    "particle": Case(PARTICLE, ALONG_Z),
+    "disk": Case(Z.MobileRobot(strength=0.0), ROLLING),
+    "robot": Case(Z.MobileRobot(), ROLLING),
+    "two wheels": Case(Z.TwoWheeledRobot(), MOTIONS),
+    "particle with a wheel": Case(Z.ParticleWithWheel(), WHEEL, "horizontal"),
+    "particle with a wheel, own D_d": Case(Z.ParticleWithWheel(), WHEEL, "horizontal", OWN),
+    "snakeboard": Case(Z.Snakeboard(psi="relative"), ROTOR, "horizontal"),
+    "robot, abelian": Case(
+        Z.MobileRobot(), da.Symmetry(Product(PLANE, Torus(1)), on=("x1", "x2", "x3")), "abelian"
+    ),
+    "knife edge": Case(Knife(), ROLLING, "abelian"),
+    "particle with a wheel, abelian": Case(Z.ParticleWithWheel(), BOTH, "abelian"),
+    "particle with a wheel, own D_d, abelian": Case(Z.ParticleWithWheel(), BOTH, "abelian", OWN),
+    "particle with a wheel, turns": Case(Z.ParticleWithWheel(), WHEEL, "abelian"),
+    "timed particle": Case(PARTICLE, ALONG_Z, method=EDLA),
+    "timed particle, modulated": Case(Z.RheonomicParticle(shake=0.0, beat=0.3), ALONG_Z, method=EDLA),
+    "timed particle, affine": Case(Z.RheonomicParticle(), ALONG_Z, method=EDLA),
+    "ball": Case(Z.RubberBall(), TURNS, method=da.VariationalDLA(da.discrete.Retraction("cayley"))),
+}
+FIXED = [name for name, case in CASES.items() if not case.method.variable_step and name in EXAMPLES]
+VARIABLE = [name for name, case in CASES.items() if case.method.variable_step]
+
+
+def start(name):
+    """q0 and v0: those of the examples written out by hand."""
+    if name not in EXAMPLES:
+        return CASES[name].start
+    problem = EXAMPLES[name].problem
+    return problem.q0.astype(float), problem.v0.astype(float)
+
+
+@cache
+def reduced(name):
+    """The reduced system."""
+    case = CASES[name]
+    level = case.symmetry.momentum(case.system, *start(name)) if case.kind == "horizontal" else None
+    return da.reduce(case.system, case.method, case.symmetry, kind=case.kind, level=level)
+
+
+class Runs(NamedTuple):
+    """A reduced system, the full run, and the reduced one."""
+
+    red: da.reduction.ReducedSystem
+    full: da.Trajectory
+    sol: da.Trajectory
+
+
+@cache
+def runs(name):
+    """300 steps of h = 0.1, or 150 that begin with h = 0.05 where steps are of variable size."""
+    case, red = CASES[name], reduced(name)
+    size = {"h": 0.05, "steps": 150} if case.method.variable_step else {"h": 0.1, "steps": 300}
+    full = da.simulate(case.system, case.method, *start(name), **size)
+    return Runs(red, full, da.simulate(red, red.method, *red.project(*start(name)), **size))
+
+
+@cache
+def rebuilt(name):
+    """The full run of the reduced one, from the element of the start."""
+    red, full, sol = runs(name)
+    return red.reconstruct(sol, red.symmetry.element(red.full, full.q[0]))
+
+
+def off(one, other):
+    """The largest difference."""
+    return float(np.max(np.abs(np.asarray(one) - np.asarray(other))))
