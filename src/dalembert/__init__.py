@@ -32,7 +32,7 @@ from dalembert.reduction import classify, reduce
 from dalembert.results import load
 from dalembert.simulate import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 __all__ = [
     "DLA",

@@ -8,6 +8,7 @@ from dalembert.discrete import (
     Gauss,
     Midpoint,
     PointConstraint,
+    Retraction,
     Trapezoidal,
 )
 from dalembert.methods.base import Method
@@ -56,6 +57,9 @@ _LAGRANGIANS: dict[str, Choice] = {
     "trapezoidal": ("discrete_lagrangian", lambda _: Trapezoidal(), None),
     "alpha": ("discrete_lagrangian", AlphaRule, _real),
     "gauss": ("discrete_lagrangian", Gauss, _whole),
+}
+_BODIES: dict[str, Choice] = {
+    x: ("discrete_lagrangian", lambda _, x=x: Retraction(x), None) for x in ("exp", "cayley", "mid")
 }
 _POINTS: dict[str, Choice] = {
     "left": ("discrete_constraint", lambda _: PointConstraint(0.0), None),
@@ -127,8 +131,8 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
         "geometric nonholonomic integrator on Lie groups",
     ),
     "dla-variational": (
-        _maker(VariationalDLA, "dla-variational", {**_LAGRANGIANS, **_POINTS}),
-        "midpoint, trapezoidal, alpha=A, gauss=S; left, point=A",
+        _maker(VariationalDLA, "dla-variational", {**_LAGRANGIANS, **_BODIES, **_POINTS}),
+        "midpoint, trapezoidal, alpha=A, gauss=S, on groups exp, cayley, mid; left, point=A",
         "discrete Lagrange-d'Alembert, any metric",
     ),
     "edla": (

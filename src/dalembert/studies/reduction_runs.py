@@ -37,7 +37,7 @@ PAIRS = 200
 TURN = 75
 """Steps that take the rubber ball once around its ellipse."""
 
-METHOD, ROLLED, ENERGY = VariationalDLA(), VariationalDLA(Retraction("cayley")), EDLA()
+METHOD, ROLLED, ENERGY = VariationalDLA(), VariationalDLA(Retraction("exp")), EDLA()
 
 
 class Problem(NamedTuple):
@@ -53,6 +53,13 @@ class Problem(NamedTuple):
     """How to reduce it, where that is not what was found."""
     quick: bool = False
     """Whether the quick study has it."""
+    state: tuple[Any, Any] | None = None
+    """Where it starts; None for the start of the system."""
+
+    def start(self) -> tuple[np.ndarray, np.ndarray]:
+        """Position and velocity."""
+        q0, v0 = self.state or self.system.start()
+        return np.asarray(q0, float), np.asarray(v0, float)
 
 
 def _bowl(q: Any) -> Any:
@@ -64,6 +71,8 @@ def _on(*names: str, group: Any = None) -> Symmetry:
 
 
 PLANE, HEIGHT, WHEEL = _on("x1", "x2"), _on("z"), _on("s")
+GLIDING = [0.0, 0.0, 0.4], [2 * np.cos(0.4), 2 * np.sin(0.4), 1.0]
+"""A start of the knife edge, whose own only turns on the spot where nothing pulls."""
 ROLLING = _on("x1", "x2", "x3", group=Product(Rn(2), Torus(1)))
 MOTIONS, ROTOR = _on("x", "y", "theta", group=SE2()), _on("psi", group=Torus(1))
 TURNS = _on(*SO3().coordinates, group=SO3())
@@ -94,7 +103,7 @@ def problems(quick: bool) -> tuple[Problem, ...]:
         Problem("particle with wheel", WHEELED, WHEEL, "horizontal"),
         Problem("snakeboard", BOARD, ROTOR, "horizontal", quick=True),
         Problem("mobile robot", ROBOT, ROLLING, "neither", kind="abelian"),
-        Problem("knife edge", KNIFE, PLANE, "neither", kind="abelian", quick=True),
+        Problem("knife edge", KNIFE, PLANE, "neither", kind="abelian", quick=True, state=GLIDING),
         Problem("particle with wheel", WHEELED, _on("z", "s"), "both", kind="abelian"),
         Problem("particle, REDLA", PARTICLE, HEIGHT, "Chaplygin", ENERGY, quick=True),
         Problem("particle that beats, REDLA", RheonomicParticle(shake=0.0, beat=0.3), HEIGHT, "Chaplygin", ENERGY),
@@ -177,10 +186,9 @@ class Compared(NamedTuple):
 
 
 def _reduced(problem: Problem) -> Reduced:
-    q0, v0 = problem.system.start()
     level = None
     if problem.expected == "horizontal":
-        level = problem.symmetry.momentum(problem.system, q0, v0)
+        level = problem.symmetry.momentum(problem.system, *problem.start())
     return reduce(problem.system, problem.method, problem.symmetry, kind=problem.kind, level=level)
 
 
@@ -195,10 +203,10 @@ def compare(problem: Problem, h: float | None = None, reduced: Reduced | None = 
     first, steps = OWN if isinstance(method, EDLA) else EQUAL
     h = h or first
     reduced = reduced or _reduced(problem)
-    q0, v0 = system.start()
+    q0, v0 = problem.start()
     full = simulate(system, method, q0, v0, h=h, steps=steps)
     run = simulate(reduced, reduced.method, *reduced.project(q0, v0), h=h, steps=steps)
-    back = reduced.reconstruct(run, problem.symmetry.element(system, jnp.asarray(q0, float)))
+    back = reduced.reconstruct(run, problem.symmetry.element(system, jnp.asarray(q0)))
     states = [np.asarray(x, float) for x in (full.t, full.q, run.q, back.q)]
     apart = _apart(run, reduced.project(full)), _apart(back, full)
     return Compared(problem, reduced, kind_of(problem), *states, *apart)
@@ -241,9 +249,9 @@ class Runs(NamedTuple):
 
 
 def closing_step(ball: RubberBall) -> float:
-    """The h with which TURN steps of the midpoint rule are once around: tan(pi/TURN) = h omega/2."""
+    """The h with which TURN steps are once around: sin(pi/TURN) = h omega/2, as for leap-frog."""
     omega = np.sqrt(ball.stiffness / (ball.mass + ball.moment / ball.radius**2))
-    return float(2 * np.tan(np.pi / TURN) / omega)
+    return float(2 * np.sin(np.pi / TURN) / omega)
 
 
 def make_runs(lab: Lab) -> Runs:
