@@ -115,13 +115,14 @@ def _moves(core: Any, run: Trajectory) -> np.ndarray:
 
 def _in_parts(core: Any, run: Trajectory, g0: np.ndarray) -> Trajectory:
     """The full run where rows are several steps apart: these are made again, from saved rows, a part at a time."""
+    system: Any = run.system
+    method: Any = run.method
     rows = max(1, _PART // run.save_every)
     g, steps = [g0[None]], np.round((np.asarray(run.t) - run.t[0]) / float(run.h)).astype(int)
     for a in range(0, len(steps) - 1, rows):
         b = min(a + rows, len(steps) - 1)
-        again = simulate(  # pyright: ignore
-            run.system, run.method, run.q[a], run.v[a], h=run.h, steps=int(steps[b] - steps[a]), t0=run.t[a]
-        )
+        count = int(steps[b] - steps[a])
+        again = simulate(system, method, run.q[a], run.v[a], h=run.h, steps=count, t0=run.t[a])
         found = _accumulated(core, g[-1][-1], _moves(as_arrays(run.system), again))
         g.append(found[steps[a + 1 : b + 1] - steps[a]])
     return _lifted(core, run, np.concatenate(g))

@@ -18,8 +18,31 @@ from dalembert.reduction.reconstruction import project, reconstruct
 from dalembert.simulate import Trajectory
 
 
+class Note:
+    """Words beside the numbers: two notes are always equal, so that other words compile nothing anew."""
+
+    def __init__(self, text: str = ""):
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Note)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return repr(self.text)
+
+
 class _Discrete(Reduced):
     """Its discrete mechanics, and the way to the full system and back."""
+
+    note: Note
+
+    @property
+    def words(self) -> str:
+        """What was reduced, and how."""
+        return self.note.text
 
     @property
     def method(self) -> VariationalDLA | EDLA:
@@ -151,7 +174,7 @@ class ReducedSystem(_Discrete, System):
     symmetry: Symmetry
     case: Case
     rule: VariationalDLA | EDLA
-    words: str = eqx.field(default="", static=True)
+    note: Note = eqx.field(default=Note(), static=True)
 
     def metric(self, q: Array) -> Array:
         return self.case.metric(self.symmetry, self.full, q)
@@ -178,7 +201,7 @@ class ReducedRheonomicSystem(_Discrete, RheonomicSystem):
     symmetry: Symmetry
     case: Case
     rule: VariationalDLA | EDLA
-    words: str = eqx.field(default="", static=True)
+    note: Note = eqx.field(default=Note(), static=True)
 
     def metric(self, t: Array, q: Array) -> Array:
         return self.case.metric(self.symmetry, self.full.at(t), q)

@@ -13,7 +13,7 @@ from dalembert.numerics import hurried
 from dalembert.reduction.cases import Abelian, Chaplygin, Horizontal, Rule
 from dalembert.reduction.classification import Classification, classify
 from dalembert.reduction.measured import complaint, samples
-from dalembert.reduction.reduced import ReducedRheonomicSystem, ReducedSystem
+from dalembert.reduction.reduced import Note, ReducedRheonomicSystem, ReducedSystem
 
 KINDS = ("chaplygin", "horizontal", "abelian")
 # Relative change of a slope that counts as none: rounding of derivatives is below it, bends are far above.
@@ -63,7 +63,7 @@ def reduce(
         case = Abelian()
     made = ReducedRheonomicSystem if system.timed else ReducedSystem
     words = _words(system, symmetry, found, kind, level)
-    reduced = made(system, symmetry, case, method, words)
+    reduced = made(system, symmetry, case, method, Note(words))
     if kind == "abelian":
         return reduced
     sizes = _slopes(

@@ -73,6 +73,9 @@ def _on(*names: str, group: Any = None) -> Symmetry:
 PLANE, HEIGHT, WHEEL = _on("x1", "x2"), _on("z"), _on("s")
 GLIDING = [0.0, 0.0, 0.4], [2 * np.cos(0.4), 2 * np.sin(0.4), 1.0]
 """A start of the knife edge, whose own only turns on the spot where nothing pulls."""
+_COS, _SIN = 0.7 * np.cos(0.4), 0.7 * np.sin(0.4)
+GAIT = [0.0, 0.0, -1.1, 0.0, 0.4], [_COS * np.cos(1.1), -_COS * np.sin(1.1), -_SIN, 0.9, 1.0]
+"""That of the snakeboard, turned so that it travels along x."""
 ROLLING = _on("x1", "x2", "x3", group=Product(Rn(2), Torus(1)))
 MOTIONS, ROTOR = _on("x", "y", "theta", group=SE2()), _on("psi", group=Torus(1))
 TURNS = _on(*SO3().coordinates, group=SO3())
@@ -101,7 +104,7 @@ def problems(quick: bool) -> tuple[Problem, ...]:
         Problem("rubber ball", BALL, TURNS, "Chaplygin", ROLLED, quick=True),
         Problem("particle", PARTICLE, HEIGHT, "Chaplygin"),
         Problem("particle with wheel", WHEELED, WHEEL, "horizontal"),
-        Problem("snakeboard", BOARD, ROTOR, "horizontal", quick=True),
+        Problem("snakeboard", BOARD, ROTOR, "horizontal", quick=True, state=GAIT),
         Problem("mobile robot", ROBOT, ROLLING, "neither", kind="abelian"),
         Problem("knife edge", KNIFE, PLANE, "neither", kind="abelian", quick=True, state=GLIDING),
         Problem("particle with wheel", WHEELED, _on("z", "s"), "both", kind="abelian"),
@@ -262,7 +265,9 @@ def make_runs(lab: Lab) -> Runs:
         compared.append(compare(problem))
     lab.step("reduction, kinds of groups")
     known = {(x.kind.name, x.kind.group): x.kind for x in compared if "REDLA" not in x.kind.name}
-    known |= {(x.name, x.symmetry.words): kind_of(x) for x in listed() if (x.name, x.symmetry.words) not in known}
+    known |= {
+        (x.name, x.symmetry.words): kind_of(x) for x in listed() if (x.name, x.symmetry.words) not in known
+    }
     lab.step("reduction, discrete forces")
     made = {(type(x.problem.system), x.problem.method): x.reduced for x in compared}
     disk = made.get((RollingDisk, METHOD)) or reduce(DISK, METHOD, PLANE)
