@@ -19,7 +19,7 @@ from dalembert.discrete import (
 )
 from dalembert.methods import EDLA, Reference, well_posedness
 from dalembert.model import SpaceTime, System, as_arrays, check_system
-from dalembert.numerics import hurried, newton
+from dalembert.numerics import compiled, newton
 from dalembert.simulate import Trajectory, simulate
 
 
@@ -150,7 +150,7 @@ def _triples(trajectory: Trajectory) -> np.ndarray:
     return np.concatenate([times[:, :, None], np.stack([q[:-2], q[1:-1], q[2:]], axis=1)], axis=2)
 
 
-@hurried
+@compiled
 def _momentum(system: System, method: EDLA, z: Array, which: Array) -> tuple[Array, Array]:
     sections = list(SpaceTime(system).sections().values())
 
@@ -164,7 +164,7 @@ def _momentum(system: System, method: EDLA, z: Array, which: Array) -> tuple[Arr
     return jax.vmap(one)(z)
 
 
-@hurried
+@compiled
 def _symplectic(system: System, method: EDLA, z: Array, lam: Array) -> Array:
     """The defect and the change at one triple; the next point is solved for again, so that it has derivatives."""
     ld, constraint, size = method.discrete_lagrangian, method.discrete_constraint, z.shape[1]

@@ -70,7 +70,7 @@ def reduce(
         as_arrays(reduced), samples(system, symmetry, at), jnp.asarray(h or system.step or 0.1, float)
     )
     bend, smallest, largest = (np.asarray(x)[np.isfinite(x)] for x in sizes)
-    if kind == "horizontal" and not (len(smallest) and np.min(smallest / largest) > 1e-9):
+    if kind == "horizontal" and not (len(smallest) and np.all(smallest > 1e-9 * largest)):
         raise ValueError(
             f"{found.reason}. But the transversality condition fails: there is not one element of "
             f"{symmetry.group.name} that gives a step the momentum of the level, because the second derivative of "

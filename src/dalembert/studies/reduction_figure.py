@@ -16,7 +16,6 @@ from dalembert.studies.reduction_phases import (
     cart_loop,
 )
 from dalembert.studies.reduction_runs import TURN, Compared, Runs
-from dalembert.zoo import MobileRobot, Snakeboard, TwoWheeledRobot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,9 +42,9 @@ def draw_motions(runs: Runs) -> "Figure":
     from matplotlib.lines import Line2D
 
     figure, axes = panels(4, 2, 12.8, (0.85, 0.85), bottom=0.95)
-    _draw_cart(axes[0], runs.of(TwoWheeledRobot))
-    _draw_robot(axes[1], runs.of(MobileRobot))
-    _draw_board(axes[2], runs.of(Snakeboard))
+    _draw_cart(axes[0], runs.of("two-wheeled robot"))
+    _draw_robot(axes[1], runs.of("mobile robot"))
+    _draw_board(axes[2], runs.of("snakeboard"))
     _draw_ball(axes[3], runs.turns)
     entries = (
         ({"color": SHAPE, "lw": 1.4}, "reduced run"),
@@ -61,7 +60,7 @@ def draw_motions(runs: Runs) -> "Figure":
 def draw_phases(runs: Runs, phases: Phases) -> "Figure":
     """Loops of the cart and what they do, and the laws of sizes."""
     figure, axes = panels(2, 2, 7.2, (0.85, 0.85), bottom=0.6)
-    _draw_loops(axes[0], runs.of(TwoWheeledRobot), phases)
+    _draw_loops(axes[0], runs.of("two-wheeled robot"), phases)
     _draw_shift(axes[1, 0], phases)
     _draw_angle(axes[1, 1], phases)
     return figure
@@ -70,6 +69,7 @@ def draw_phases(runs: Runs, phases: Phases) -> "Figure":
 def _square(ax: Any, title: str, labels: tuple[str, str]) -> None:
     ax.set(xlabel=labels[0], ylabel=labels[1])
     ax.set_aspect("equal", adjustable="datalim")
+    ax.locator_params(nbins=6)
     ax.set_title(title)
 
 
@@ -141,10 +141,10 @@ def _draw_ball(axes: Any, run: Compared) -> None:
     right.plot(
         *np.where(below[:, None], at, np.nan).T, color=GROUP, lw=1.1, ls=(0, (1.2, 1.4)), label="below"
     )
-    for turn, (x, y) in enumerate(at[::TURN]):
+    places = ((7, -11), (-12, 3), (7, -3), (-12, 5), (7, -3))  # of the numbers, beside the curves
+    for turn, ((x, y), place) in enumerate(zip(at[::TURN], places, strict=True)):
         right.plot(x, y, **(START if turn == 0 else DOTS | {"ms": 5.5}))
-        box = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
-        right.annotate(str(turn), (x, y), xytext=(6, 5), textcoords="offset points", bbox=box, zorder=5)
+        right.annotate(str(turn), (x, y), xytext=place, textcoords="offset points", zorder=5)
     right.legend(loc="upper left", handlelength=1.8, fontsize=8.5)
     _square(right, "(h) a mark on it, over four turns", (r"$x_1$", r"$x_2$"))
 
@@ -153,7 +153,7 @@ def _draw_loops(axes: Any, run: Compared, phases: Phases) -> None:
     left, right = axes
     s = angles(128)
     for i, (size, path, colour) in enumerate(zip(CARTS, phases.paths, SETS, strict=True)):
-        loop, path = cart_loop(run.reduced, size).path(s), path + [0.9 * i, 0.0, 0.0]
+        loop, path = cart_loop(run.reduced, size).path(s), path + np.array([0.9 * i, 0.0, 0.0])
         left.plot(*loop.T, color=colour, lw=1.4)
         left.plot(*loop[0], "s", color=colour, ms=5)
         left.annotate("", loop[36], loop[34], arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.2})

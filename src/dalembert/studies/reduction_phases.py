@@ -23,6 +23,8 @@ CARTS = (0.8, 1.4, 2.0)
 SHIFT, HEADING = 0.8, 1.2
 """Amplitudes of the loop of the disk: the way rolled and the heading."""
 RECTANGLE = (1.1, 0.9)
+WHEELS, CIRCLE = 1.5, 0.9
+"""Amplitude of the wheel angles of the cart; radius of the circle of the ball, in radii of the ball."""
 
 
 class Loop(NamedTuple):
@@ -117,14 +119,14 @@ def cart_amplitudes(cart: TwoWheeledRobot, size: float) -> tuple[float, float]:
     return cart.radius * size / np.sqrt(2), cart.radius * size / (np.sqrt(2) * cart.track)
 
 
-def ball_loop(reduced: Reduced, size: float) -> Loop:
+def ball_loop(reduced: Reduced, ratio: float) -> Loop:
     """The point of contact on a circle: in axes that go round with it the ball turns at a constant rate.
 
     With P' = P w^, w = (rho/R) (cos s, sin s, 0), the product P Rz(s) satisfies U' = U (w0 + e3)^.
     """
     ball = reduced.full
     assert isinstance(ball, RubberBall)
-    ratio = size / ball.radius
+    size = ratio * ball.radius
 
     def path(s: np.ndarray) -> np.ndarray:
         return size * np.stack([np.cos(s), np.sin(s)], axis=1)
@@ -217,11 +219,10 @@ class Phases(NamedTuple):
 
 def make_phases(runs: Runs) -> Phases:
     """Convergence, sizes, paths."""
-    disk, cart, ball = runs.disk, runs.of(TwoWheeledRobot).reduced, runs.of(RubberBall).reduced
-    full, wheels = cart.full, ball.full
+    disk, cart, ball = (runs.of(x).reduced for x in ("rolling disk", "two-wheeled robot", "rubber ball"))
+    full = cart.full
     assert isinstance(full, TwoWheeledRobot)
-    assert isinstance(wheels, RubberBall)
-    loops = tuple(converge(x) for x in (disk_loop(disk), cart_loop(cart, 1.5), ball_loop(ball, 0.9)))
+    loops = tuple(converge(x) for x in (disk_loop(disk), cart_loop(cart, WHEELS), ball_loop(ball, CIRCLE)))
     a, b = RECTANGLE
     corner = phase(disk, rectangle(a, b, 10))
     off = float(np.linalg.norm(corner - [-a * (1 - np.cos(b)), a * np.sin(b)]))
@@ -239,6 +240,6 @@ def make_phases(runs: Runs) -> Phases:
         turns_of(runs.turns),
         np.array([moved(disk_loop(disk, 1.0, x))[1] for x in SIZES]) / (2 * np.pi),
         -np.array(sideways) / (2 * np.pi),
-        np.array([turned(moved(ball_loop(ball, x * wheels.radius))) for x in RADII]),
+        np.array([turned(moved(ball_loop(ball, x))) for x in RADII]),
         tuple(np.array([phase(cart, p[: k + 1]) for k in range(len(p))]) for p in paths),
     )

@@ -20,7 +20,6 @@ from dalembert.zoo import (
     NonholonomicParticle,
     ParticleWithWheel,
     RheonomicParticle,
-    RollingDisk,
     RubberBall,
     Snakeboard,
     TwoWheeledRobot,
@@ -80,25 +79,17 @@ ROLLING = _on("x1", "x2", "x3", group=Product(Rn(2), Torus(1)))
 MOTIONS, ROTOR = _on("x", "y", "theta", group=SE2()), _on("psi", group=Torus(1))
 TURNS = _on(*SO3().coordinates, group=SO3())
 
-DISK, ROBOT, CART, BOARD, BALL = (
-    RollingDisk(),
-    MobileRobot(),
-    TwoWheeledRobot(),
-    Snakeboard(psi="relative"),
-    RubberBall(),
-)
-PARTICLE, FREE, WHEELED, KNIFE = (
-    NonholonomicParticle(_bowl),
-    NonholonomicParticle(),
-    ParticleWithWheel(),
-    KnifeEdge(pull=0.0),
-)
+# The disk is the robot without its potential: written so, both are compiled once.
+ROBOT, DISK = MobileRobot(), MobileRobot(strength=0.0)
+CART, BOARD, BALL = TwoWheeledRobot(), Snakeboard(psi="relative"), RubberBall()
+PARTICLE, FREE = NonholonomicParticle(_bowl), NonholonomicParticle()
+WHEELED, KNIFE = ParticleWithWheel(), KnifeEdge(pull=0.0)
 
 
 def problems(quick: bool) -> tuple[Problem, ...]:
     """What is run."""
     every = (
-        Problem("rolling disk", DISK, PLANE, "Chaplygin"),
+        Problem("rolling disk", DISK, PLANE, "Chaplygin", quick=True),
         Problem("mobile robot", ROBOT, PLANE, "Chaplygin", quick=True),
         Problem("two-wheeled robot", CART, MOTIONS, "Chaplygin", quick=True),
         Problem("rubber ball", BALL, TURNS, "Chaplygin", ROLLED, quick=True),
@@ -125,10 +116,9 @@ class Listed(NamedTuple):
 
 
 def listed() -> tuple[Listed, ...]:
-    """Examples and non-examples; the rest are among `problems`."""
+    """Examples and non-examples, beside those that are run."""
     sleigh, heading = ChaplyginSleigh(), Torus(1)
     return (
-        Listed("rolling disk", DISK, PLANE, "Chaplygin"),
         Listed("particle", PARTICLE, HEIGHT, "Chaplygin"),
         Listed("knife edge", KNIFE, _on("x2"), "Chaplygin, locally"),
         Listed("sleigh", sleigh, _on("y"), "Chaplygin, locally"),
@@ -210,9 +200,9 @@ def compare(problem: Problem, h: float | None = None, reduced: Reduced | None = 
     full = simulate(system, method, q0, v0, h=h, steps=steps)
     run = simulate(reduced, reduced.method, *reduced.project(q0, v0), h=h, steps=steps)
     back = reduced.reconstruct(run, problem.symmetry.element(system, jnp.asarray(q0)))
-    states = [np.asarray(x, float) for x in (full.t, full.q, run.q, back.q)]
+    t, q, shape, rebuilt = (np.asarray(x, float) for x in (full.t, full.q, run.q, back.q))
     apart = _apart(run, reduced.project(full)), _apart(back, full)
-    return Compared(problem, reduced, kind_of(problem), *states, *apart)
+    return Compared(problem, reduced, kind_of(problem), t, q, shape, rebuilt, *apart)
 
 
 class Forces(NamedTuple):
@@ -242,13 +232,12 @@ class Runs(NamedTuple):
     kinds: tuple[Kind, ...]
     forces: tuple[Forces, Forces]
     """Of the rolling disk, and of the particle."""
-    disk: Reduced
     turns: Compared
     """The rubber ball over four closed paths of its point of contact."""
 
-    def of(self, system: type[System]) -> Compared:
-        """The first comparison on a system of this class."""
-        return next(x for x in self.compared if type(x.problem.system) is system)
+    def of(self, name: str) -> Compared:
+        """The first comparison of this name."""
+        return next(x for x in self.compared if x.problem.name == name)
 
 
 def closing_step(ball: RubberBall) -> float:
@@ -263,15 +252,19 @@ def make_runs(lab: Lab) -> Runs:
     for problem in problems(lab.quick):
         lab.step(f"reduction, {problem.name}")
         compared.append(compare(problem))
+    by_name = {x.problem.name: x for x in reversed(compared)}
     lab.step("reduction, kinds of groups")
-    known = {(x.kind.name, x.kind.group): x.kind for x in compared if "REDLA" not in x.kind.name}
-    known |= {
-        (x.name, x.symmetry.words): kind_of(x) for x in listed() if (x.name, x.symmetry.words) not in known
-    }
+    kinds = {(x.kind.name, x.kind.group): x.kind for x in compared if x.problem.method is not ENERGY}
+    for x in listed():
+        key = x.name, x.symmetry.words
+        kinds[key] = kinds.get(key) or kind_of(x)
+    order = ("Chaplygin", "Chaplygin, locally", "horizontal", "both", "neither")
     lab.step("reduction, discrete forces")
-    made = {(type(x.problem.system), x.problem.method): x.reduced for x in compared}
-    disk = made.get((RollingDisk, METHOD)) or reduce(DISK, METHOD, PLANE)
-    forces = forces_of("rolling disk", disk), forces_of("particle", made[NonholonomicParticle, ENERGY])
-    ball = next(x for x in compared if x.problem.system is BALL)
-    turns = compare(ball.problem, closing_step(BALL), ball.reduced)
-    return Runs(tuple(compared), tuple(known.values()), forces, disk, turns)
+    free, well = (by_name[name].reduced for name in ("rolling disk", "particle, REDLA"))
+    ball = by_name["rubber ball"]
+    return Runs(
+        tuple(compared),
+        tuple(sorted(kinds.values(), key=lambda x: order.index(x.expected))),
+        (forces_of("rolling disk", free), forces_of("particle", well)),
+        compare(ball.problem, closing_step(BALL), ball.reduced),
+    )

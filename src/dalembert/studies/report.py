@@ -51,6 +51,13 @@ PAPERS = {
         "nonholonomic integrators</cite> (2003), whose steps have the size that keeps the energy. The paper has "
         "the equations and no experiment; this one is ours.",
     ),
+    "fernandez2008": Paper(
+        "Reduction of discrete nonholonomic mechanical systems with symmetry: the theorems at work",
+        "Fern\u00e1ndez, Tori and Zuccalli",
+        "Reduction by symmetry after J. Fern\u00e1ndez, C. Tori and M. Zuccalli, <cite>Reduction of Discrete "
+        "Nonholonomic Mechanical Systems with Symmetry</cite> (2008): smaller systems whose motions are those of the "
+        "full ones. The paper has theorems and no experiment; this one is ours.",
+    ),
 }
 
 

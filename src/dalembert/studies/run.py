@@ -19,6 +19,7 @@ from dalembert.studies import (
     fig8,
     mechanism,
     parasitic,
+    reduction,
     resonance,
     snakeboard,
     table1,
@@ -44,9 +45,10 @@ STUDIES: dict[str, ModuleType] = {
     "snakeboard": snakeboard,
     "parasitic": parasitic,
     "edla": edla,
+    "reduction": reduction,
 }
 # These take their time in compiling; they go to a second process where there is a second core.
-ASIDE = ("table1", "table34", "mechanism", "snakeboard", "edla")
+ASIDE = ("table1", "table34", "mechanism", "snakeboard", "edla", "reduction")
 
 
 class Outcome(NamedTuple):

@@ -1,0 +1,202 @@
+"""What cannot be reduced is refused before anything runs, with the reason and the place."""
+
+from functools import cache
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dalembert as da
+from dalembert.model.groups import SE2, SO3, Product, Rn, Torus
+
+Z, V = da.zoo, da.VariationalDLA()
+PLANE = da.Symmetry(Rn(2), on=("x1", "x2"))
+WHEEL = da.Symmetry(Rn(1), on=("s",))
+ROLLING = da.Symmetry(Product(Rn(2), Torus(1)), on=("x1", "x2", "x3"))
+WELL = Z.NonholonomicParticle(lambda q: 0.5 * (q[0] ** 2 + q[1] ** 2))
+
+
+@cache
+def disk():
+    return da.reduce(Z.RollingDisk(), V, PLANE)
+
+
+@cache
+def disk_run():
+    return da.simulate(disk(), disk().method, *disk().start(), h=0.1, steps=5)
+
+
+NOT_CHAPLYGIN = {
+    "knife edge with R^2": (Z.KnifeEdge(pull=0.0), PLANE, "share one direction.*not Chaplygin"),
+    "disk with R^2 x S^1": (Z.RollingDisk(), ROLLING, "share one direction.*not Chaplygin"),
+    "sleigh with SE(2)": (
+        Z.ChaplyginSleigh(),
+        da.Symmetry(SE2(), on=("x", "y", "theta")),
+        "share 2 directions.*not Chaplygin",
+    ),
+    "particle with R_x x R_z": (
+        Z.NonholonomicParticle(),
+        da.Symmetry(Rn(2), on=("x", "z")),
+        "share one direction.*not Chaplygin",
+    ),
+}
+NOT_HORIZONTAL = {
+    "disk heading": (Z.RollingDisk(), da.Symmetry(Torus(1), on=("xi",))),
+    "particle y": (Z.NonholonomicParticle(), da.Symmetry(Rn(1), on=("y",))),
+}
+
+
+@pytest.mark.parametrize("name", NOT_CHAPLYGIN)
+@pytest.mark.parametrize("kind", [None, "chaplygin"])
+def test_not_chaplygin(name, kind):
+    system, symmetry, reason = NOT_CHAPLYGIN[name]
+    with pytest.raises(ValueError, match=reason):
+        da.reduce(system, V, symmetry, kind=kind)
+
+
+@pytest.mark.parametrize("name", NOT_HORIZONTAL)
+def test_not_horizontal_although_the_momentum_is_kept(name):
+    """D depends on the coordinate, although its direction lies in D."""
+    system, symmetry = NOT_HORIZONTAL[name]
+    with pytest.raises(ValueError, match=rf"D is not invariant: it changes by .* at \({system.coordinates[0]}="):
+        da.reduce(system, V, symmetry, kind="horizontal", level=[1.0])
+
+
+def test_what_depends_on_the_group_is_named():
+    with pytest.raises(ValueError, match=r"the Lagrangian is not invariant: .*x1="):
+        da.reduce(Z.KnifeEdge(), V, PLANE, kind="abelian")
+    own = da.discrete.OwnLagrangian(
+        lambda s, q0, q1, h: h * s.lagrangian((q0 + q1) / 2, (q1 - q0) / h) + 0.1 * h**3 * q0[2] ** 2
+    )
+    with pytest.raises(ValueError, match="the discrete Lagrangian is not invariant"):
+        da.reduce(WELL, da.VariationalDLA(own), da.Symmetry(Rn(1), on=("z",)))
+    held = da.discrete.OwnConstraint(
+        lambda s, q0, q1, h: s.constraints((q0 + q1) / 2) @ (q1 - q0) / h + h**2 * jnp.stack([q0[2]])
+    )
+    with pytest.raises(ValueError, match="the discrete constraint is not invariant"):
+        da.reduce(WELL, da.VariationalDLA(discrete_constraint=held), da.Symmetry(Rn(1), on=("z",)))
+
+
+def test_symmetries():
+    with pytest.raises(ValueError, match=r"needs a group such as Rn\(2\)"):
+        da.Symmetry("R^2", on=("x", "y"))
+    with pytest.raises(ValueError, match="R\\^2 has 2 numbers.*on names 1"):
+        da.Symmetry(Rn(2), on=("x",))
+    with pytest.raises(ValueError, match="names of coordinates"):
+        da.Symmetry(Rn(1), on="x")
+    with pytest.raises(ValueError, match="action must be a function"):
+        da.Symmetry(Rn(1), on=("x",), action=3)
+    with pytest.raises(ValueError, match=r"RollingDisk has no coordinate y; it has \(x1, x2, x3, xi\)"):
+        da.classify(Z.RollingDisk(), da.Symmetry(Rn(1), on=("y",)))
+    numbers = da.Symmetry(SO3(), on=tuple("abcdefghi"))
+
+    class Nine(da.System):
+        coordinates = tuple("abcdefghi")
+
+        def metric(self, q):
+            return jnp.eye(9)
+
+    with pytest.raises(ValueError, match="the numbers of SO\\(3\\) are no coordinates.*GroupSystem"):
+        da.classify(Nine(), numbers)
+    ball = Z.RubberBall()
+    with pytest.raises(ValueError, match="the shape must be in factors R\\^n or tori"):
+        da.classify(ball, da.Symmetry(Rn(2), on=("x1", "x2")))
+    with pytest.raises(ValueError, match="multiplication from the left"):
+        da.classify(ball, da.Symmetry(SO3(), on=SO3().coordinates, action=lambda g, q: q))
+
+
+def test_arguments_of_reduce():
+    wheel = Z.ParticleWithWheel()
+    with pytest.raises(ValueError, match=r"reduce needs a Symmetry"):
+        da.reduce(wheel, V, Rn(1))
+    for method in (da.GNI(), da.DLA(), "dla"):
+        with pytest.raises(ValueError, match=r"VariationalDLA\(\) and EDLA\(\)"):
+            da.reduce(wheel, method, WHEEL)
+    with pytest.raises(ValueError, match="no kind 'routh'; choose one of: chaplygin, horizontal, abelian"):
+        da.reduce(wheel, V, WHEEL, kind="routh")
+    with pytest.raises(ValueError, match="h must be a positive number, got -0.1"):
+        da.reduce(wheel, V, WHEEL, h=-0.1)
+    with pytest.raises(ValueError, match=r"give level=, such as symmetry.momentum\(system, q0, v0\)"):
+        da.reduce(wheel, V, WHEEL)
+    for level in ([1.0, 2.0], [np.nan]):
+        with pytest.raises(ValueError, match="the level must be 1 finite numbers"):
+            da.reduce(wheel, V, WHEEL, level=level)
+    with pytest.raises(ValueError, match="a level belongs to a horizontal symmetry; this reduction is chaplygin"):
+        da.reduce(Z.RollingDisk(), V, PLANE, level=[0.0, 0.0])
+    with pytest.raises(ValueError, match=r"kind='abelian' needs R\^n, tori"):
+        da.reduce(Z.ChaplyginSleigh(), V, da.Symmetry(SE2(), on=("x", "y", "theta")), kind="abelian")
+    with pytest.raises(ValueError, match=r"is both: .*Reduce by that part alone"):
+        da.reduce(wheel, V, da.Symmetry(Rn(2), on=("z", "s")), kind="horizontal", level=[0.0, 1.0])
+    with pytest.raises(ValueError, match="kind='abelian' reduces it"):
+        da.reduce(Z.RollingDisk(), V, ROLLING)
+
+
+def test_transversality():
+    """Where the discrete momentum of the group does not depend on the group's part of the step."""
+
+    def flat(system, q0, q1, h):
+        d = (q1 - q0) / h
+        bent = 0.5 * system.lagrangian((q0 + q1) / 2, d.at[3].set(0.0))
+        return h * (bent + system.coupling * d[1] * d[3])
+
+    own = da.VariationalDLA(da.discrete.OwnLagrangian(flat))
+    with pytest.raises(ValueError, match="transversality condition fails"):
+        da.reduce(Z.ParticleWithWheel(), own, WHEEL, level=[1.0])
+
+
+def test_projection_and_reconstruction():
+    reduced, run = disk(), disk_run()
+    with pytest.raises(ValueError, match=r"q with 4 numbers and v with 4.*got shapes \(3,\) and \(4,\)"):
+        reduced.project([0.0] * 3, [0.0] * 4)
+    with pytest.raises(ValueError, match="a configuration and a velocity, or a run"):
+        reduced.project([0.0] * 4)
+    with pytest.raises(ValueError, match=r"g0 must be an element of R\^2, \(x1, x2\); got \[0.0\]"):
+        reduced.reconstruct(run, [0.0])
+    with pytest.raises(ValueError, match="needs one run of a reduced system"):
+        reduced.reconstruct(da.simulate(Z.RollingDisk(), V, *Z.RollingDisk().start(), h=0.1, steps=2))
+    other = da.reduce(WELL, V, da.Symmetry(Rn(1), on=("z",)))
+    with pytest.raises(ValueError, match="this is a run of RollingDisk/.*, not of NonholonomicParticle/"):
+        other.reconstruct(run)
+    with pytest.raises(ValueError, match=r"a path of at least two shapes, one row \(x3, xi\) each"):
+        reduced.phase([0.0, 1.0])
+    wheel = Z.ParticleWithWheel()
+    level = da.reduce(wheel, V, WHEEL, level=[0.3])
+    with pytest.raises(ValueError, match=r"reduced at the level \[0.3\], but this state has the momentum"):
+        level.project(*wheel.start())
+
+
+def test_variable_steps_need_every_row():
+    reduced = da.reduce(WELL, da.EDLA(), da.Symmetry(Rn(1), on=("z",)))
+    run = da.simulate(reduced, reduced.method, *reduced.start(), h=0.05, steps=4, save_every=2)
+    with pytest.raises(ValueError, match="save_every=1"):
+        reduced.reconstruct(run)
+
+
+def test_elements_must_be_elements():
+    ball, symmetry = Z.RubberBall(), da.Symmetry(SO3(), on=SO3().coordinates)
+    reduced = da.reduce(ball, da.VariationalDLA(da.discrete.Retraction("cayley")), symmetry)
+    run = da.simulate(reduced, reduced.method, *reduced.start(), h=0.1, steps=2)
+    with pytest.raises(ValueError, match=r"g0 must be an element of SO\(3\)"):
+        reduced.reconstruct(run, np.full(9, 0.5))
+
+
+def test_methods_that_do_not_fit():
+    abelian = da.reduce(Z.MobileRobot(), V, ROLLING, kind="abelian")
+    for method in (da.DLA(), da.FrameGradient(), V):
+        with pytest.raises(ValueError, match=r"has more of them. Use its own method, reduced.method, or Reference"):
+            da.simulate(abelian, method, *abelian.start(), h=0.1, steps=2)
+    with pytest.raises(ValueError, match="two shapes do not say how the group moves"):
+        abelian.beta0([0.1], [0.2], 0.1)
+    with pytest.raises(ValueError, match="the method of a reduced system"):
+        da.simulate(Z.RollingDisk(), disk().method, *Z.RollingDisk().start(), h=0.1, steps=2)
+    with pytest.raises(ValueError, match="non-conservative forces.*FrameGradient"):
+        da.simulate(disk(), da.VariationalDLA(), *disk().start(), h=0.1, steps=2)
+    for method, message in ((da.GNI, "GNI works in coordinates"), (da.EDLA, "EDLA works in coordinates")):
+        with pytest.raises(ValueError, match=message):
+            method(da.discrete.Retraction("exp"))
+    with pytest.raises(ValueError, match="Retraction has no map 'log'"):
+        da.discrete.Retraction("log")
+    with pytest.raises(ValueError, match="VariationalDLA is defined on Lie groups"):
+        da.simulate(
+            Z.RollingDisk(), da.VariationalDLA(da.discrete.Retraction()), *Z.RollingDisk().start(), h=0.1, steps=2
+        )
