@@ -206,10 +206,10 @@ def test_a_step_is_at_most_ten_times_the_last():
 def test_systems_from_functions_are_those_of_classes():
     functions = {
         "potential": lambda t, q, p: 0.5 * p["k"] * (q[0] ** 2 + q[1] ** 2),
-        "constraints": lambda t, q, p: jnp.array([[-q[1], 0.0, 1.0]]),
+        "constraints": lambda t, q, p: jnp.array([[-(1 + p["beat"] * jnp.sin(t)) * q[1], 0.0, 1.0]]),
         "offsets": lambda t, q, p: jnp.array([p["shake"] * jnp.cos(t)]),
     }
-    p = {"k": 1.0, "shake": 0.3}
+    p = {"k": 1.0, "shake": 0.3, "beat": 0.0}
     plain = made(**{name: lambda t, q, f=f: f(t, q, p) for name, f in functions.items()})
     for method in (da.FrameGradient(), da.EDLA()):
         known = from_start(SHAKEN, method, steps=20)

@@ -166,15 +166,16 @@ def reproduce(
     quick: Annotated[bool, Parameter(negative="")] = False,
     out: str = "reproduction",
 ) -> None:
-    """Redo published experiments: Modin and Verdier (2020); Ferraro, Iglesias and Martin de Diego (2008); Cortes.
+    """Redo published experiments: Modin and Verdier (2020); Ferraro, Iglesias and Martin de Diego (2008).
 
     Parameters
     ----------
     studies
-        Of the first paper fig4 fig5 fig6 fig7 fig8 table1 table34, of the second ferraro-fig2 ferraro-fig5, of the
-        third edla, and four of our own: resonance mechanism snakeboard parasitic; all by default.
+        Of the first paper fig4 fig5 fig6 fig7 fig8 table1 table34, of the second ferraro-fig2 ferraro-fig5; of papers
+        without experiments edla (Cortes 2003) and reduction (Fernandez, Tori and Zuccalli 2008); and four of our own:
+        resonance mechanism snakeboard parasitic; all by default.
     quick
-        Shorter runs and coarser sweeps: the same verdicts in less than a minute.
+        Shorter runs, fewer cases and coarser sweeps: the same verdicts in one or two minutes.
     out
         The folder for report.html and the figures.
     """

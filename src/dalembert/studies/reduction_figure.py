@@ -69,7 +69,7 @@ def draw_phases(runs: Runs, phases: Phases) -> "Figure":
 def _square(ax: Any, title: str, labels: tuple[str, str]) -> None:
     ax.set(xlabel=labels[0], ylabel=labels[1])
     ax.set_aspect("equal", adjustable="datalim")
-    ax.locator_params(nbins=6)
+    ax.locator_params(nbins=8)
     ax.set_title(title)
 
 
@@ -158,7 +158,7 @@ def _draw_loops(axes: Any, run: Compared, phases: Phases) -> None:
         left.plot(*loop[0], "s", color=colour, ms=5)
         left.annotate("", loop[36], loop[34], arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.2})
         right.plot(*path[:, :2].T, color=colour, lw=1.4)
-        _carts(right, path[8:-1:8], 0.06, colour)
+        _carts(right, path[4:-1:4], 0.06, colour)
         right.plot(*path[0, :2], "s", color=colour, ms=5, zorder=4)
         right.plot(*path[-1, :2], "o", color=colour, ms=5.5, zorder=4)
     _square(left, "(a) two-wheeled robot: loops of the wheel angles", (r"$\psi_1$ [rad]", r"$\psi_2$ [rad]"))
@@ -180,7 +180,7 @@ def _draw_angle(ax: Any, phases: Phases) -> None:
     ratio = np.linspace(0, RADII[-1], 400)
     ax.plot(ratio, np.degrees(ball_angle(ratio)), color="#333333", lw=1.1, label="closed form")
     ax.plot(RADII, np.degrees(phases.ball), "o", color=OTHER, ms=5, mfc="white", label="256 steps")
-    ax.set(xlim=(0, RADII[-1]), ylim=(0, 190), yticks=range(0, 181, 45), xticks=np.arange(0, 2.1, 0.5))
+    ax.set(xlim=(0, RADII[-1] + 0.05), ylim=(0, 190), yticks=range(0, 181, 45), xticks=np.arange(0, 2.1, 0.5))
     ax.set(xlabel=r"radius of the circle $\rho/R$", ylabel="angle of the ball [degrees]")
     ax.legend(loc="upper left", handlelength=1.8)
     ax.set_title("(d) rubber ball: turned by a circle")

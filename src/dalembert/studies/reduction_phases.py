@@ -219,7 +219,7 @@ class Phases(NamedTuple):
 
 def make_phases(runs: Runs) -> Phases:
     """Convergence, sizes, paths."""
-    disk, cart, ball = (runs.of(x).reduced for x in ("rolling disk", "two-wheeled robot", "rubber ball"))
+    disk, cart, ball = runs.disk, runs.of("two-wheeled robot").reduced, runs.of("rubber ball").reduced
     full = cart.full
     assert isinstance(full, TwoWheeledRobot)
     loops = tuple(converge(x) for x in (disk_loop(disk), cart_loop(cart, WHEELS), ball_loop(ball, CIRCLE)))
@@ -233,7 +233,7 @@ def make_phases(runs: Runs) -> Phases:
 
     way, heading = cart_amplitudes(full, 1.0)
     sideways = [moved(cart_loop(cart, x / heading))[1] / (way * x / heading) for x in SIZES]
-    paths = [cart_loop(cart, x).path(s[::2]) for x in CARTS]
+    paths = [cart_loop(cart, x).path(s[::4]) for x in CARTS]
     return Phases(
         loops,
         (corner, off),

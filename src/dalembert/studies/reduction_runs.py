@@ -89,7 +89,7 @@ WHEELED, KNIFE = ParticleWithWheel(), KnifeEdge(pull=0.0)
 def problems(quick: bool) -> tuple[Problem, ...]:
     """What is run."""
     every = (
-        Problem("rolling disk", DISK, PLANE, "Chaplygin", quick=True),
+        Problem("rolling disk", DISK, PLANE, "Chaplygin"),
         Problem("mobile robot", ROBOT, PLANE, "Chaplygin", quick=True),
         Problem("two-wheeled robot", CART, MOTIONS, "Chaplygin", quick=True),
         Problem("rubber ball", BALL, TURNS, "Chaplygin", ROLLED, quick=True),
@@ -119,6 +119,7 @@ def listed() -> tuple[Listed, ...]:
     """Examples and non-examples, beside those that are run."""
     sleigh, heading = ChaplyginSleigh(), Torus(1)
     return (
+        Listed("rolling disk", DISK, PLANE, "Chaplygin"),
         Listed("particle", PARTICLE, HEIGHT, "Chaplygin"),
         Listed("knife edge", KNIFE, _on("x2"), "Chaplygin, locally"),
         Listed("sleigh", sleigh, _on("y"), "Chaplygin, locally"),
@@ -232,6 +233,7 @@ class Runs(NamedTuple):
     kinds: tuple[Kind, ...]
     forces: tuple[Forces, Forces]
     """Of the rolling disk, and of the particle."""
+    disk: Reduced
     turns: Compared
     """The rubber ball over four closed paths of its point of contact."""
 
@@ -260,11 +262,11 @@ def make_runs(lab: Lab) -> Runs:
         kinds[key] = kinds.get(key) or kind_of(x)
     order = ("Chaplygin", "Chaplygin, locally", "horizontal", "both", "neither")
     lab.step("reduction, discrete forces")
-    free, well = (by_name[name].reduced for name in ("rolling disk", "particle, REDLA"))
-    ball = by_name["rubber ball"]
+    disk, ball = reduce(DISK, METHOD, PLANE), by_name["rubber ball"]
     return Runs(
         tuple(compared),
         tuple(sorted(kinds.values(), key=lambda x: order.index(x.expected))),
-        (forces_of("rolling disk", free), forces_of("particle", well)),
+        (forces_of("rolling disk", disk), forces_of("particle", by_name["particle, REDLA"].reduced)),
+        disk,
         compare(ball.problem, closing_step(BALL), ball.reduced),
     )

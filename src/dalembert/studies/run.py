@@ -48,7 +48,7 @@ STUDIES: dict[str, ModuleType] = {
     "reduction": reduction,
 }
 # These take their time in compiling; they go to a second process where there is a second core.
-ASIDE = ("table1", "table34", "mechanism", "snakeboard", "edla", "reduction")
+ASIDE = ("table1", "table34", "mechanism", "snakeboard", "edla")
 
 
 class Outcome(NamedTuple):
