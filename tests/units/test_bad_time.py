@@ -209,12 +209,12 @@ def test_systems_from_functions_are_those_of_classes():
         "constraints": lambda t, q, p: jnp.array([[-(1 + p["beat"] * jnp.sin(t)) * q[1], 0.0, 1.0]]),
         "offsets": lambda t, q, p: jnp.array([p["shake"] * jnp.cos(t)]),
     }
-    p = {"k": 1.0, "shake": 0.3, "beat": 0.0}
+    shaken, p = da.zoo.RheonomicParticle(beat=0.2), {"k": 1.0, "shake": 0.3, "beat": 0.2}
     plain = made(**{name: lambda t, q, f=f: f(t, q, p) for name, f in functions.items()})
     for method in (da.FrameGradient(), da.EDLA()):
-        known = from_start(SHAKEN, method, steps=20)
+        known = from_start(shaken, method, steps=20)
         for system in (plain, made(**functions, metric=lambda t, q, p: jnp.eye(3), parameters=p)):
-            again = run(system, method, *SHAKEN.start(), steps=20)
+            again = run(system, method, *shaken.start(), steps=20)
             np.testing.assert_array_equal(again.q, known.q)
             np.testing.assert_array_equal(again.t, known.t)
 
