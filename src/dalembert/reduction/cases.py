@@ -26,6 +26,12 @@ class Step(NamedTuple):
     r1: Array
 
 
+def pulled(symmetry: Symmetry, full: System, step: Step, after: Array) -> Array:
+    """A covector at the end of a step, moved to (r1, e)."""
+    g = symmetry.element(full, step.q1)
+    return symmetry.pull(full, g, symmetry.section(full, step.r1), after)
+
+
 class Case(eqx.Module):
     """What a reduction does with the group directions."""
 
@@ -166,7 +172,7 @@ class Horizontal(Case):
 
     def missing(self, symmetry: Symmetry, full: System, rule: Rule, step: Step, h: Array) -> Array:
         after = rule.lagrangian.slots(full, step.q0, step.q1, step.u, h)[1]
-        return symmetry.parts(full, step.r1, after)[1] - self.level
+        return symmetry.parts(full, step.r1, pulled(symmetry, full, step, after))[1] - self.level
 
     def contract(self, symmetry: Symmetry, full: System, r: Array, p: Array) -> Array:
         return symmetry.parts(full, r, p)[0]

@@ -8,7 +8,7 @@ from jax import Array
 
 from dalembert.discrete import DiscreteConstraint, DiscreteLagrangian
 from dalembert.model import System, later
-from dalembert.reduction.cases import Chaplygin, Horizontal, Rule, Step
+from dalembert.reduction.cases import Chaplygin, Horizontal, Rule, Step, pulled
 from dalembert.reduction.core import Reduced, of
 
 
@@ -17,12 +17,6 @@ def full_step(here: System, r: Array, u: Array, h: Array) -> tuple[Reduced, Syst
     core, full = of(here)
     w = core.case.fibre(core.symmetry, full, core.discrete, r, u, h)
     return core, full, core.discrete.step(core.symmetry, full, r, u[: r.shape[0]], w, h)
-
-
-def _pulled(core: Reduced, full: System, step: Step, after: Array) -> Array:
-    """A covector at the end of a step, moved to (r1, e)."""
-    g = core.symmetry.element(full, step.q1)
-    return core.symmetry.pull(full, g, core.symmetry.section(full, step.r1), after)
 
 
 class ReducedLagrangian(DiscreteLagrangian):
@@ -75,7 +69,7 @@ class ReducedLagrangian(DiscreteLagrangian):
         if isinstance(core.case, Chaplygin) and full.affine:
             # The horizontal direction of time goes along with the drift.
             end = of(there)[1]
-            ends = ((full, q0, before[1:]), (end, step.r1, _pulled(core, end, step, after[1:])))
+            ends = ((full, q0, before[1:]), (end, step.r1, pulled(core.symmetry, end, step, after[1:])))
             for i, (at, r, p) in enumerate(ends):
                 drift: Any = core.case.drift(core.symmetry, at, r)
                 energies[i] = energies[i] + jnp.sum(core.symmetry.parts(at, r, p)[1] * drift)
@@ -88,7 +82,7 @@ class ReducedLagrangian(DiscreteLagrangian):
         (core, full), end = of(here), of(there)[1]
         symmetry, case = core.symmetry, core.case
         first = case.contract(symmetry, full, step.r0, before) + case.rest(symmetry, full, step.r0)
-        second = case.contract(symmetry, end, step.r1, _pulled(core, end, step, after))
+        second = case.contract(symmetry, end, step.r1, pulled(core.symmetry, end, step, after))
         return first, second - case.rest(symmetry, end, step.r1)
 
 

@@ -90,8 +90,8 @@ def present(lab: Lab, data: Measured) -> Result:
         "groups that do not commute too, SE(2) of the two-wheeled robot and SO(3) of the rubber ball. Of "
         f"{len(runs.kinds)} pairs of a system and a group {right} are found to be of the kind that they are.",
         "For the disk by the midpoint rule beta0 + beta1 = 0 at any two shapes, to "
-        f"{number(disk.sum / disk.size)} of beta0 at {PAIRS} random pairs. So its shapes move freely, straight on. "
-        "This is not so of every system: for the particle the sum comes to "
+        f"{number(disk.sum / disk.size)} of beta0 at {PAIRS} random pairs. So forces drop out of even "
+        "motion, and the shapes go straight on. This is not so of every system: for the particle the sum comes to "
         f"{number(particle.sum / particle.size)} times beta0.",
         "Loops of shapes move the group as they should. Where the heading goes to and fro by b while the disk or the "
         "cart rolls to and fro by a, both move sideways by 2 pi a J1(b) in a loop, although they cannot slip: most "

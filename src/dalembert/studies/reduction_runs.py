@@ -218,11 +218,16 @@ def _forces(core: Any, r0: Any, r1: Any, h: Any) -> Any:
     return core.beta0(r0, r1, h), core.beta1(r0, r1, h)
 
 
+def forces_at(reduced: Reduced, r0: Any, r1: Any, h: Any) -> tuple[np.ndarray, np.ndarray]:
+    """beta0 and beta1 at rows of pairs."""
+    return over_rows(_forces)(as_arrays(reduced), r0, r1, h)
+
+
 def forces_of(name: str, reduced: Reduced) -> Forces:
     """At pairs with coordinates between -2 and 2, and steps between 0.02 and 0.5."""
     draw = np.random.default_rng(5)
     r0, r1 = draw.uniform(-2, 2, (2, PAIRS, len(reduced.coordinates)))
-    before, after = over_rows(_forces)(as_arrays(reduced), r0, r1, draw.uniform(0.02, 0.5, PAIRS))
+    before, after = forces_at(reduced, r0, r1, draw.uniform(0.02, 0.5, PAIRS))
     return Forces(name, float(np.max(np.abs(before))), float(np.max(np.abs(before + after))))
 
 
