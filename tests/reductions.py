@@ -10,6 +10,7 @@ import pytest
 from equations.reduction_examples import EXAMPLES
 
 import dalembert as da
+from dalembert.model import as_arrays
 from dalembert.model.groups import SE2, SO3, Product, Rn, Torus
 
 Z = da.zoo
@@ -19,10 +20,11 @@ WELL = lambda q: (q[0] ** 2 + q[1] ** 2) / 2
 @pytest.fixture(scope="module", autouse=True)
 def quick():
     """XLA's optimisations take longer than what they gain here; a module takes them off by importing this."""
-    before = jax.config.jax_disable_most_optimizations
-    jax.config.update("jax_disable_most_optimizations", True)
+    name = "jax_disable_most_optimizations"
+    before = jax.config.values[name]
+    jax.config.update(name, True)
     yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    jax.config.update(name, before)
 
 
 class Knife(Z.KnifeEdge):
@@ -78,6 +80,7 @@ CASES = {
     "timed particle": Case(PARTICLE, ALONG_Z, method=EDLA),
     "timed particle, modulated": Case(Z.RheonomicParticle(shake=0.0, beat=0.3), ALONG_Z, method=EDLA),
     "timed particle, affine": Case(Z.RheonomicParticle(), ALONG_Z, method=EDLA),
+    "shaken particle": Case(Z.RheonomicParticle(beat=0.3), ALONG_Z),
     "ball": Case(Z.RubberBall(), TURNS, method=da.VariationalDLA(da.discrete.Retraction("cayley"))),
 }
 FIXED = [name for name, case in CASES.items() if not case.method.variable_step and name in EXAMPLES]
@@ -96,7 +99,8 @@ def start(name):
 def reduced(name):
     """The reduced system."""
     case = CASES[name]
-    level = case.symmetry.momentum(case.system, *start(name)) if case.kind == "horizontal" else None
+    momentum = jax.jit(lambda q, v: case.symmetry.momentum(case.system, q, v))
+    level = momentum(*start(name)) if case.kind == "horizontal" else None
     return da.reduce(case.system, case.method, case.symmetry, kind=case.kind, level=level)
 
 
@@ -122,6 +126,51 @@ def rebuilt(name):
     """The full run of the reduced one, from the element of the start."""
     red, full, sol = runs(name)
     return red.reconstruct(sol, red.symmetry.element(red.full, full.q[0]))
+
+
+class Pairs(NamedTuple):
+    """Over pairs of shapes: Lhat, its derivatives by r0 and r1, and the discrete forces.
+
+    Where steps vary, derivatives and forces have their components for time first, L* being a function of (t0, r0) and
+    (t1, r1), and those of the forces are minus F^-_t and F^+_t.
+    """
+
+    value: jax.Array
+    first: jax.Array
+    second: jax.Array
+    beta0: jax.Array
+    beta1: jax.Array
+
+
+@jax.jit
+def _over_pairs(red, r0, r1, h, t):
+    timed = red.rule.variable_step
+
+    def one(*pair):
+        value, by = jax.value_and_grad(red.lagrangian_hat, argnums=(0, 1, 2, 3) if timed else (0, 1))(*pair)
+        ends, forces = by[:2], (red.beta0(*pair), red.beta1(*pair))
+        if timed:  # h = t1 - t0
+            together = lambda a, b: jnp.concatenate([a[None], b])
+            ends = together(by[3] - by[2], ends[0]), together(by[2], ends[1])
+            forces = [together(-a, b) for a, b in zip(red.time_forces(*pair), forces, strict=True)]
+        return Pairs(value, *ends, *forces)
+
+    return jax.vmap(one)(r0, r1, h, t)
+
+
+def pairs(name, r0, r1, h=0.1, t=0.0):
+    """Lhat and the forces over as many pairs as a run has."""
+    h, t = (np.broadcast_to(np.asarray(x, float), len(r0)) for x in (h, t))
+    return Pairs(*(np.asarray(x) for x in _over_pairs(as_arrays(reduced(name)), r0, r1, h, t)))
+
+
+def drawn(name, seed=5, increment=0.1):
+    """As many random pairs as a run has, and their steps and times."""
+    random = np.random.default_rng(seed)
+    count = 150 if name in VARIABLE else 300
+    r0, d = random.uniform(-1, 1, (2, count, reduced(name).dimension))
+    h = random.uniform(0.03, 0.1, count) if name in VARIABLE else np.full(count, 0.1)
+    return r0, r0 + increment * d, h, random.uniform(0, 3, count)
 
 
 def off(one, other):

@@ -140,7 +140,7 @@ def test_mechanism(outcome):
 def test_files(outcome):
     assert outcome.missing == ()
     assert tuple(outcome.results) == tuple(STUDIES)
-    drawn = {name for name in STUDIES if not name.startswith("table")}
+    drawn = {name for name in STUDIES if not name.startswith("table")} | {"reduction-phases"}
     assert {p.stem for r in outcome.results.values() for p in r.pictures} == drawn
     for name in drawn:
         for suffix in ("png", "svg"):
@@ -178,7 +178,7 @@ def test_page_stands_alone(page):
     reader.feed(page)
     reader.close()
     assert reader.open == []
-    assert reader.figures == reader.captions == len(reader.images) == 12
+    assert reader.figures == reader.captions == len(reader.images) == 14
     assert all(len(image["alt"]) > 40 for image in reader.images)
     for address in reader.addresses:
         assert address.startswith(("data:", "#"))
