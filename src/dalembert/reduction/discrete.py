@@ -119,6 +119,11 @@ def invariant(here: System, r0: Array, r1: Array, f: Array, h: Array) -> Array:
     return core.discrete.lagrangian(full, q0, q1, h)
 
 
+def reduced_value(here: System, r0: Array, r1: Array, h: Array) -> Array:
+    """The reduced discrete Lagrangian, ell(r0, r1, F(r0, r1))."""
+    return invariant(here, r0, r1, displacement(here, r0, r1, h), h)
+
+
 def _by_group(here: System, r0: Array, r1: Array, h: Array) -> tuple[Array, Array]:
     """F, and d_f ell there, in the numbers of f."""
     f = displacement(here, r0, r1, h)

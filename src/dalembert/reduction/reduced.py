@@ -1,6 +1,7 @@
 """Reduced systems: systems like any other, that know what they were reduced from and how to go back."""
 
 import dataclasses
+from functools import cache
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from jax import Array
 
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import RheonomicSystem, Symmetry, System, as_arrays
+from dalembert.numerics import hurried
 from dalembert.reduction import discrete
 from dalembert.reduction.cases import Abelian, Case
 from dalembert.reduction.core import Reduced, gyroscopic
@@ -71,11 +73,7 @@ class _Discrete(Reduced):
 
     def lagrangian_hat(self, r0: Any, r1: Any, h: Any, t: Any = 0.0) -> Array:
         """The reduced discrete Lagrangian, the full one of the step by F(r0, r1)."""
-
-        def value(here, r0, r1, h):
-            return discrete.invariant(here, r0, r1, discrete.displacement(here, r0, r1, h), h)
-
-        return self._between(value, r0, r1, h, t)
+        return self._between(discrete.reduced_value, r0, r1, h, t)
 
     def beta0(self, r0: Any, r1: Any, h: Any, t: Any = 0.0) -> Array:
         """The discrete force at the beginning of a step: D1 L + D2 L + beta0 + beta1 = 0, or the constraint's."""
@@ -145,13 +143,19 @@ class _Discrete(Reduced):
                 "horizontal reduction"
             )
         r0, r1, h, t = (jnp.asarray(x, float) for x in (r0, r1, h, t))
-        return function(as_arrays(self).at(t), r0, r1, h)  # pyright: ignore[reportAttributeAccessIssue]
+        return _over(function)(as_arrays(self), r0, r1, h, t)
 
     def __repr__(self) -> str:
         return f"<{self.label}, {self.case.name}: {', '.join(self.coordinates)}>"
 
 
-@eqx.filter_jit
+@cache
+def _over(function: Any) -> Any:
+    """The function of a step, compiled."""
+    return hurried(lambda core, r0, r1, h, t: function(core.at(t), r0, r1, h))
+
+
+@hurried
 def _phase(core: Any, path: Array, h: Array) -> Array:
     group = core.symmetry.group
 
