@@ -82,7 +82,9 @@ def number_of_constraint_functions():
 
     form = np.asarray(jax.jacfwd(held)(jnp.concatenate([q[0], q[1]])))
     codimension = int(np.linalg.matrix_rank(form))
-    _say(f"particle with z' = y x': D_d has dimension {6 - codimension} in Q x Q, and {len(form)} function says so")
+    _say(
+        f"particle with z' = y x': D_d has dimension {6 - codimension} in Q x Q, and {len(form)} function says so"
+    )
     assert (codimension, len(form)) == (1, 1)
 
 

@@ -28,7 +28,8 @@ def speed():
             if turn:  # the first one compiles
                 best[name] = min(best[name], time.perf_counter() - began)
     ratio = best["full"] / best["reduced"]
-    print(f"    full {best['full']:.2f} s, reduced {best['reduced']:.2f} s: the reduced run is {ratio:.2f} times as fast")
+    print(f"    full {best['full']:.2f} s, reduced {best['reduced']:.2f} s")
+    print(f"    the reduced run is {ratio:.2f} times as fast")
     assert ratio > 1
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from equations.reduction_examples import EXAMPLES
+from hurry import compiled
 
 import dalembert as da
 from dalembert.model import as_arrays
@@ -142,11 +143,11 @@ class Pairs(NamedTuple):
     beta1: jax.Array
 
 
-@jax.jit
-def _over_pairs(red, r0, r1, h, t):
+def over_pairs(red, rows):
+    """Pairs, at rows (r0, r1, h, t)."""
     timed = red.rule.variable_step
 
-    def one(*pair):
+    def one(pair):
         value, by = jax.value_and_grad(red.lagrangian_hat, argnums=(0, 1, 2, 3) if timed else (0, 1))(*pair)
         ends, forces = by[:2], (red.beta0(*pair), red.beta1(*pair))
         if timed:  # h = t1 - t0
@@ -155,13 +156,27 @@ def _over_pairs(red, r0, r1, h, t):
             forces = [together(-a, b) for a, b in zip(red.time_forces(*pair), forces, strict=True)]
         return Pairs(value, *ends, *forces)
 
-    return jax.vmap(one)(r0, r1, h, t)
+    return jax.lax.map(one, rows)
+
+
+_made = {}
 
 
 def pairs(name, r0, r1, h=0.1, t=0.0):
-    """Lhat and the forces over as many pairs as a run has."""
+    """Lhat and the forces over as many pairs as a run has; compiled once for all values of parameters."""
     h, t = (np.broadcast_to(np.asarray(x, float), len(r0)) for x in (h, t))
-    return Pairs(*(np.asarray(x) for x in _over_pairs(as_arrays(reduced(name)), r0, r1, h, t)))
+    given = as_arrays(reduced(name)), (r0, r1, h, t)
+    key = jax.tree.structure(given)
+    if key not in _made:
+        _made[key] = compiled(over_pairs, *given)
+    return Pairs(*(np.asarray(x) for x in _made[key](*given)))
+
+
+def along(function, *rows):
+    """A function at rows, one after the other, which is quicker to trace than all at once."""
+    given = tuple(jnp.asarray(x) for x in rows)
+    made = compiled(lambda given: jax.lax.map(lambda row: function(*row), given), given)
+    return jax.tree.map(np.asarray, made(given))
 
 
 def drawn(name, seed=5, increment=0.1):

@@ -109,7 +109,7 @@ def test_symmetries():
 
 def test_arguments_of_reduce():
     wheel = Z.ParticleWithWheel()
-    with pytest.raises(ValueError, match=r"reduce needs a Symmetry"):
+    with pytest.raises(ValueError, match="expected a Symmetry"):
         da.reduce(wheel, V, Rn(1))
     for method in (da.GNI(), da.DLA(), "dla"):
         with pytest.raises(ValueError, match=r"VariationalDLA\(\) and EDLA\(\)"):
@@ -210,3 +210,63 @@ def test_methods_that_do_not_fit():
             h=0.1,
             steps=2,
         )
+
+
+Z_SHIFTS = da.Symmetry(Rn(1), on=("z",))
+NOWHERE = Z.NonholonomicParticle(lambda q: jnp.log(-1 - q[2] ** 2))
+UNFIT = {
+    # Its steps are not those of the full method: the group would follow with an error of order h^2, unsaid.
+    "a run by another method": (
+        lambda: disk().reconstruct(da.simulate(disk(), da.FrameGradient(), *disk().start(), h=0.1, steps=2)),
+        r"a run by frame does not say how the group moved; make it by reduced\.method",
+    ),
+    "a run of another system with these coordinates": (
+        lambda: da.reduce(Z.MobileRobot(), V, PLANE).reconstruct(disk_run()),
+        "this is a run of RollingDisk/",
+    ),
+    "a Lagrangian that is NaN wherever it is sampled": (
+        lambda: da.reduce(NOWHERE, V, Z_SHIFTS),
+        "the Lagrangian is NaN or infinite at every configuration sampled",
+    ),
+    "a full run of another system": (
+        lambda: disk().project(da.simulate(WELL, V, *WELL.start(), h=0.1, steps=2)),
+        "needs a run of RollingDisk; this is one of NonholonomicParticle",
+    ),
+    "a state that is not finite": (
+        lambda: disk().project([0.0, 0.0, 0.0, np.nan], [0.0] * 4),
+        "needs finite states",
+    ),
+    "a path that is not finite": (
+        lambda: disk().phase([[0.0, np.nan], [0.0, 1.0]]),
+        "a path of finite numbers",
+    ),
+    "classify by something else": (lambda: da.classify(WELL, "z"), "expected a Symmetry.*got 'z'"),
+    "classify something else": (
+        lambda: da.classify("particle", Z_SHIFTS),
+        "expected a System, got 'particle'",
+    ),
+    "classify with another method": (
+        lambda: da.classify(WELL, Z_SHIFTS, da.GNI()),
+        r"VariationalDLA\(\) and EDLA\(\); got 'gni'",
+    ),
+    "a momentum of a system that depends on time": (
+        lambda: Z_SHIFTS.momentum(Z.RheonomicParticle(), *Z.RheonomicParticle().start()),
+        r"RheonomicParticle depends on time: give it as it is at one, system\.at\(t\)",
+    ),
+    "h that is no number": (
+        lambda: da.reduce(WELL, V, Z_SHIFTS, h="0.1"),
+        r"h must be a positive number, got '0\.1'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_what_does_not_fit(what):
+    call, words = UNFIT[what]
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_places_of_another_shape():
+    with pytest.raises(ValueError, match="3 numbers"):
+        da.reduce(WELL, V, Z_SHIFTS, at=[[0.0, 0.0]])

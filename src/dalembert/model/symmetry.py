@@ -183,6 +183,8 @@ class Symmetry(eqx.Module):
 
     def momentum(self, system: System, q: Any, v: Any) -> Array:
         """(s,) the momentum <dL/dv, xi_Q> at a state, one number a basis vector of the algebra."""
+        if system.timed:
+            raise ValueError(f"{system.label} depends on time: give it as it is at one, system.at(t)")
         q, v = jnp.asarray(q, float), jnp.asarray(v, float)
         return matvec(self.generators(system, q).T, matvec(system.metric(q), v))
 

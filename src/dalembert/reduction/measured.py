@@ -55,8 +55,12 @@ class Invariance(NamedTuple):
 
 def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
     """Fixed samples around the start states of a system, or around the configurations given."""
-    starts = system.starts().values() if at is None else ((q, None) for q in np.atleast_2d(at))
-    places = [np.asarray(q, float) for q, _ in starts]
+    starts = [np.asarray(q, float) for q, _ in system.starts().values()]
+    places = starts if at is None else list(np.atleast_2d(np.asarray(at, float)))
+    if any(x.shape != (system.dimension,) for x in places):
+        raise ValueError(
+            f"at must be configurations of {system.label}, {system.dimension} numbers each; got shape {np.shape(places)}"
+        )
     if not places:
         zero = np.zeros(system.dimension) if system.group is None else np.asarray(system.group.identity())
         places = [zero]
@@ -154,6 +158,17 @@ def invariance(
 
     `at` gives configurations to sample around, in place of the start states; h is the step of the discrete ones.
     """
+    if not isinstance(system, System):
+        raise ValueError(f"expected a System, got {system!r}")
+    if not isinstance(symmetry, Symmetry):
+        raise ValueError(f"expected a Symmetry, such as Symmetry(Rn(2), on=('x', 'y')); got {symmetry!r}")
+    if method is not None and not isinstance(method, VariationalDLA | EDLA):
+        raise ValueError(
+            "symmetries are measured of methods of a discrete Lagrangian and a discrete constraint, VariationalDLA() "
+            f"and EDLA(); got {getattr(method, 'spelling', method)!r}"
+        )
+    if h is not None and not (isinstance(h, int | float) and h > 0):
+        raise ValueError(f"h must be a positive number, got {h!r}")
     symmetry.split(system)
     given = samples(system, symmetry, at)
     found = dict(_continuous(as_arrays(system), symmetry, given))
@@ -164,6 +179,11 @@ def invariance(
     made = {}
     for name in [x for x in NAMES if x in found]:
         change = np.asarray(found[name], float)
+        if not np.any(np.isfinite(change)):
+            raise ValueError(
+                f"{system.label}: {NAMES[name]} is NaN or infinite at every configuration sampled; give some where "
+                "it is defined as at="
+            )
         change = np.where(np.isfinite(change), change, -1.0)  # outside of where the system is defined
         worst = int(np.argmax(change))
         made[name] = Invariance(

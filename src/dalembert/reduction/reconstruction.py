@@ -11,7 +11,7 @@ from dalembert.model import TOLERANCE, as_arrays, nearest_velocity
 from dalembert.numerics import hurried, over_rows
 from dalembert.reduction.cases import Abelian, Horizontal
 from dalembert.reduction.core import Reduced, projected
-from dalembert.reduction.discrete import displacement, full_step
+from dalembert.reduction.discrete import ReducedLagrangian, displacement, full_step
 from dalembert.simulate import Trajectory, simulate
 
 _BLOCK = 1024
@@ -30,6 +30,9 @@ def project(core: Any, q: Any, v: Any) -> Any:
         run = q
         if np.ndim(run.q) != 2:
             raise ValueError("project takes one run at a time; of an ensemble give a member")
+        if run.system is None or run.system.label != core.full.label:
+            name = "without its system" if run.system is None else f"of {run.system.label}"
+            raise ValueError(f"project needs a run of {core.full.label}; this is one {name}")
         r, change = _project(core, np.asarray(run.t), run.q, run.v)
         return _trajectory(
             run, core, core.method, r, change, _project(core, np.asarray(run.t), run.q, run.v_full)[1]
@@ -43,6 +46,8 @@ def project(core: Any, q: Any, v: Any) -> Any:
             f"project needs states of {core.full.label}, q with {n} numbers and v with {m}, or as many rows of both; "
             f"got shapes {q.shape} and {v.shape}"
         )
+    if not (np.all(np.isfinite(q)) and np.all(np.isfinite(v))):
+        raise ValueError("project needs finite states")
     found = _project(core, np.zeros(len(q) if q.ndim == 2 else 1), q.reshape(-1, n), v.reshape(-1, m))
     return found if q.ndim == 2 else (found[0][0], found[1][0])
 
@@ -162,8 +167,14 @@ def reconstruct(core: Any, run: Trajectory, g0: Any) -> Trajectory:
     """The full run of a reduced one."""
     if not isinstance(run, Trajectory) or not isinstance(run.system, Reduced) or np.ndim(run.q) != 2:
         raise ValueError("reconstruct needs one run of a reduced system, as simulate returns it")
-    if run.system.coordinates != core.coordinates:
+    if run.system.label != core.label:
         raise ValueError(f"reconstruct: this is a run of {run.system.label}, not of {core.label}")
+    if not isinstance(getattr(run.method, "discrete_lagrangian", None), ReducedLagrangian):
+        raise ValueError(
+            f"reconstruct: a run by {getattr(run.method, 'spelling', 'a stored method')} does not say how the group "
+            "moved; make it by reduced.method"
+        )
+    core = run.system
     group = core.symmetry.group
     g0 = np.asarray(group.identity() if g0 is None else g0, float)
     if (

@@ -127,6 +127,8 @@ class _Discrete(Reduced):
                 f"phase needs a path of at least two shapes, one row ({', '.join(self.coordinates)}) each; got "
                 f"shape {path.shape}"
             )
+        if not np.all(np.isfinite(path)):
+            raise ValueError("phase needs a path of finite numbers")
         if isinstance(self.case, Abelian):
             raise ValueError(
                 "a path of shapes alone does not say how the group moves where nothing is eliminated"

@@ -39,17 +39,13 @@ def reduce(
     measured with steps of size h around the start states, or around the configurations `at`.
     """
     check_system(system)
-    if not isinstance(symmetry, Symmetry):
-        raise ValueError(f"reduce needs a Symmetry, such as Symmetry(Rn(2), on=('x', 'y')); got {symmetry!r}")
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"reduce has no kind {kind!r}; choose one of: {', '.join(KINDS)}")
     if not isinstance(method, VariationalDLA | EDLA):
         raise ValueError(
             "reduce is defined for methods of a discrete Lagrangian and a discrete constraint, VariationalDLA() and "
             f"EDLA(); got {getattr(method, 'spelling', method)!r}"
         )
-    if kind is not None and kind not in KINDS:
-        raise ValueError(f"reduce has no kind {kind!r}; choose one of: {', '.join(KINDS)}")
-    if h is not None and not (np.ndim(h) == 0 and h > 0):
-        raise ValueError(f"reduce: h must be a positive number, got {h!r}")
     method.check_description(system)
     found = classify(system, symmetry, method, h=h, at=at)
     kind = _chosen(system, symmetry, found, kind)
