@@ -59,7 +59,7 @@ def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
     places = starts if at is None else list(np.atleast_2d(np.asarray(at, float)))
     if any(x.shape != (system.dimension,) for x in places):
         raise ValueError(
-            f"at must be configurations of {system.label}, {system.dimension} numbers each; got shape {np.shape(places)}"
+            f"at must be configurations of {system.dimension} numbers each; got shape {np.shape(places)}"
         )
     if not places:
         zero = np.zeros(system.dimension) if system.group is None else np.asarray(system.group.identity())
