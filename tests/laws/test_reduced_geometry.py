@@ -1,5 +1,7 @@
 """The geometry of reduction: connections, the spaces of [fernandez2008], kinds, and the exact reduced equations."""
 
+import re
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -158,8 +160,7 @@ def test_kinds(name):
     system, symmetry, kind, reason = KINDS[name]
     found = da.classify(system, symmetry)
     assert found.kind == kind
-    with pytest.raises(ValueError, match=reason):
-        raise ValueError(found.reason)
+    assert re.search(reason, found.reason)
     if kind != "neither":
         assert found.invariant
         basis = {"Chaplygin": np.zeros((1, 0)), "horizontal": np.eye(1), "both": np.array([[0.0], [1.0]])}[
@@ -217,6 +218,7 @@ def test_the_gyroscopic_force_of_the_particle():
     r, v, _ = states(red, ALONG_Z.group)
     y, turned = r[:, 1:], np.stack([v[:, 1], -v[:, 0]], axis=1)
     forces = along(red.forces, r, v)
+    # Rounding of numbers below one.
     assert off(forces, y * v[:, :1] * turned) < 1e-14
     assert np.abs(np.sum(forces * v, axis=1)).max() < 1e-15
     mass = along(red.metric, r)

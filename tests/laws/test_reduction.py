@@ -149,12 +149,12 @@ def test_off_shell(name):
     """dS_d(dq) = d sigma(dr) + sum (beta0 + beta1) dr over any path in D_d, a solution or not: R^2, SE(2), SO(3)."""
     random, k = np.random.default_rng(11), 2
     r = np.cumsum(np.vstack([random.uniform(-1, 1, k), 0.1 * random.uniform(-1, 1, (300, k))]), axis=0)
-    dr = random.uniform(-1, 1, (301, k)) / 300
+    dr = random.uniform(-1, 1, (301, k))
     found = pairs(name, r[:-1], r[1:])
     whole, forces = lifted(name, r, dr), np.sum(found.beta0 * dr[:-1] + found.beta1 * dr[1:])
-    # 600 terms of size 1e-3: rounding.
+    # Rounding of 600 terms of size one.
     assert abs(whole - forces - np.sum(found.first * dr[:-1] + found.second * dr[1:])) < 1e-13
-    assert abs(forces) > 1e-7  # they are part of it
+    assert abs(forces) > 1e-4  # they are part of it
 
 
 def by_hand(name):
