@@ -203,7 +203,6 @@ def test_reduced_equations_are_the_full_ones(name):
         assert np.abs(np.sum(forces * v, axis=1)).max() < 1e-13  # the gyroscopic force does no work
 
 
-@pytest.mark.xfail(strict=True, reason="the forces of a system that was reduced before are left out")
 def test_reduced_equations_in_stages():
     """First the wheel at its level, then shifts of z."""
     first = reduced("particle with a wheel")

@@ -55,7 +55,6 @@ def test_there_and_back(name):
     assert off(back.v, full.v) < 1e-11
 
 
-@pytest.mark.xfail(strict=True, raises=KeyError, reason="projected runs have no p_plus, which is asked for")
 def test_there_and_back_with_variable_steps():
     red, full, _ = runs("timed particle")
     back = red.reconstruct(red.project(full), full.q[0, 2:])

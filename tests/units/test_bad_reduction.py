@@ -236,6 +236,18 @@ UNFIT = {
         lambda: disk().project([0.0, 0.0, 0.0, np.nan], [0.0] * 4),
         "needs finite states",
     ),
+    "a velocity off the constraint": (
+        lambda: disk().project([0.0] * 4, [1.0, 0.0, 0.0, 0.0]),
+        "the velocity violates the constraint of RollingDisk",
+    ),
+    "a projected run of another method": (
+        lambda: disk().reconstruct(
+            disk().project(
+                da.simulate(Z.RollingDisk(), da.FrameGradient(), *Z.RollingDisk().start(), h=0.1, steps=2)
+            )
+        ),
+        "a run by frame does not say how the group moved",
+    ),
     "a path that is not finite": (
         lambda: disk().phase([[0.0, np.nan], [0.0, 1.0]]),
         "a path of finite numbers",

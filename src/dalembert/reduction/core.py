@@ -65,6 +65,8 @@ class Reduced:
 
     def gives(self, name: str) -> bool:
         """Whether the reduced system has this function."""
+        if name == "forces" and isinstance(self.case, Abelian):
+            return self.full.gives("forces")
         if name == "offsets":
             return self.full.affine and "offsets" in self.case.given
         return name in self.case.given
@@ -102,6 +104,12 @@ def gyroscopic(here: System, r: Array, v: Array) -> Array:
     """
     core, full = of(here)
     symmetry, case = core.symmetry, core.case
+    given = jnp.zeros(())  # forces of the full system, where it was reduced before
+    if full.gives("forces"):
+        q = symmetry.section(full, r)
+        given = case.contract(symmetry, full, r, full.forces(q, case.velocity(symmetry, full, r, v)))
+    if isinstance(case, Abelian):
+        return given
     xi = case.group_velocity(symmetry, full, r, v)
 
     def whole(x):
@@ -112,7 +120,7 @@ def gyroscopic(here: System, r: Array, v: Array) -> Array:
             symmetry, full, x
         )
 
-    force = jax.grad(lambda x: whole(x) - own(x))(r)
+    force = jax.grad(lambda x: whole(x) - own(x))(r) + given
     force = force - along(here, lambda s, x: case.rest(symmetry, of(s)[1], x), r, v)
     if not isinstance(case, Horizontal):
         momentum = matvec(full.metric(symmetry.section(full, r)), symmetry.spread(full, r, v, xi))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dalembert.model import TOLERANCE, as_arrays, nearest_velocity
+from dalembert.model import TOLERANCE, annihilator, as_arrays, nearest_velocity, offsets_at, violates
 from dalembert.numerics import hurried, over_rows
 from dalembert.reduction.cases import Abelian, Horizontal
 from dalembert.reduction.core import Reduced, projected
@@ -19,24 +19,26 @@ _BLOCK = 1024
 _PART = 100_000
 
 
-def _to_shape(core: Any, t: Array, q: Array, v: Array) -> tuple[Array, Array, Array]:
-    """Shape, reduced velocity, and the momentum of the group."""
-    return *projected(core, q, v), core.symmetry.momentum(core.full.at(t), q, v)
+def _to_shape(core: Any, t: Array, q: Array, v: Array) -> tuple[Array, ...]:
+    """Shape, reduced velocity, momentum of the group; one-forms, their offsets, and how far q is from the group."""
+    full = core.full.at(t)
+    defect = jnp.zeros(()) if full.group is None else full.group.defect(q)
+    momentum = core.symmetry.momentum(full, q, v)
+    return *projected(core, q, v), momentum, annihilator(full, q), offsets_at(full, q), defect
 
 
-def project(core: Any, q: Any, v: Any) -> Any:
+def _to_momentum(core: Any, t: Array, q: Array, p: Array) -> Array:
+    """The reduced momentum of a full one."""
+    symmetry, full = core.symmetry, core.full.at(t)
+    r = symmetry.shape(full, q)
+    back = symmetry.pull(full, symmetry.element(full, q), symmetry.section(full, r), p)
+    return core.case.contract(symmetry, full, r, back) - core.case.rest(symmetry, full, r)
+
+
+def project(core: Any, q: Any, v: Any, t: Any) -> Any:
     """Shape and reduced velocity of full states, or the reduced run of a full one."""
     if isinstance(q, Trajectory):
-        run = q
-        if np.ndim(run.q) != 2:
-            raise ValueError("project takes one run at a time; of an ensemble give a member")
-        if run.system is None or run.system.label != core.full.label:
-            name = "without its system" if run.system is None else f"of {run.system.label}"
-            raise ValueError(f"project needs a run of {core.full.label}; this is one {name}")
-        r, change = _project(core, np.asarray(run.t), run.q, run.v)
-        return _trajectory(
-            run, core, core.method, r, change, _project(core, np.asarray(run.t), run.q, run.v_full)[1]
-        )
+        return _run(core, q)
     if v is None:
         raise ValueError("project needs a configuration and a velocity, or a run")
     q, v = np.asarray(q, float), np.asarray(v, float)
@@ -48,14 +50,44 @@ def project(core: Any, q: Any, v: Any) -> Any:
         )
     if not (np.all(np.isfinite(q)) and np.all(np.isfinite(v))):
         raise ValueError("project needs finite states")
-    found = _project(core, np.zeros(len(q) if q.ndim == 2 else 1), q.reshape(-1, n), v.reshape(-1, m))
-    return found if q.ndim == 2 else (found[0][0], found[1][0])
+    rows, velocities = q.reshape(-1, n), v.reshape(-1, m)
+    times = np.broadcast_to(np.asarray(t, float), len(rows))
+    r, change, _, forms, offsets, defects = _measured(core, times, rows, velocities)
+    for a, x, b, defect in zip(forms, velocities, offsets, defects, strict=True):
+        if np.any(violates(a, x, b)):
+            raise ValueError(
+                f"project: the velocity violates the constraint of {core.full.label}: A(q) v = {a @ x}, expected "
+                f"{b if core.full.affine else 'zero'}"
+            )
+        if not defect < TOLERANCE:
+            raise ValueError(
+                f"project: q is not an element of {core.full.group.name}; it is off by {defect:.3g}"
+            )
+    return (r, change) if q.ndim == 2 else (r[0], change[0])
 
 
-def _project(core: Any, t: np.ndarray, q: Any, v: Any) -> tuple[np.ndarray, np.ndarray]:
-    r, change, momentum = over_rows(_to_shape)(as_arrays(core), t, q, v)
-    if isinstance(core.case, Horizontal):
-        level = np.asarray(core.case.level)
+def _run(core: Any, run: Trajectory) -> Trajectory:
+    """The reduced run of a full one."""
+    if np.ndim(run.q) != 2:
+        raise ValueError("project takes one run at a time; of an ensemble give a member")
+    if run.system is None or run.system.label != core.full.label:
+        name = "without its system" if run.system is None else f"of {run.system.label}"
+        raise ValueError(f"project needs a run of {core.full.label}; this is one {name}")
+    t = np.asarray(run.t)
+    r, change = _measured(core, t, run.q, run.v)[:2]
+    own = _measured(core, t, run.q, run.v_full, at_level=False)[1]
+    same = run.method is not None and run.method.spelling == core.rule.spelling
+    made = _trajectory(run, core, core.method if same else run.method, r, change, own)
+    if "p_plus" in run.told:
+        made.told["p_plus"] = over_rows(_to_momentum)(as_arrays(core), t, run.q, run.told["p_plus"])
+    return made
+
+
+def _measured(core: Any, t: np.ndarray, q: Any, v: Any, at_level: bool = True) -> Any:
+    """What `_to_shape` says of every row; refuses states with another momentum than that of the level."""
+    found = over_rows(_to_shape)(as_arrays(core), t, q, v)
+    if isinstance(core.case, Horizontal) and at_level:
+        level, momentum = np.asarray(core.case.level), found[2]
         off = np.max(np.abs(momentum - level), axis=1)
         if np.any(off > TOLERANCE * (1 + np.max(np.abs(level)))):
             there = momentum[int(np.argmax(off))]
@@ -63,7 +95,7 @@ def _project(core: Any, t: np.ndarray, q: Any, v: Any) -> tuple[np.ndarray, np.n
                 f"{core.label} is reduced at the level {level.tolist()}, but this state has the momentum "
                 f"{there.tolist()}; reduce(..., level=that) or choose another state"
             )
-    return r, change
+    return found
 
 
 def _trajectory(run: Trajectory, system: Any, method: Any, q: Any, v: Any, v_full: Any) -> Trajectory:

@@ -56,9 +56,9 @@ class _Discrete(Reduced):
             discrete_constraint=discrete.ReducedConstraint(rule),
         )
 
-    def project(self, q: Any, v: Any = None) -> Any:
-        """Shape and reduced velocity of full states, one or rows of them; of a full run the reduced run."""
-        return project(self, q, v)
+    def project(self, q: Any, v: Any = None, t: Any = 0.0) -> Any:
+        """Shape and reduced velocity of full states at time t, one or rows of them; of a full run the reduced run."""
+        return project(self, q, v, t)
 
     def reconstruct(self, run: Trajectory, g0: Any = None) -> Trajectory:
         """The full run of a reduced one, from the group element g0; the identity where none is given.
