@@ -7,9 +7,9 @@ import pytest
 
 import dalembert as da
 from dalembert.discrete import Retraction
-from dalembert.model.groups import H3, S3, SE3, SO3, Product, Rn
+from dalembert.model.groups import H3, SE3, SO3, Product, Rn
 
-GROUPS = {"SO(3)": SO3(), "S^3": S3(), "SE(3)": SE3(), "H3": H3()}
+GROUPS = {"SO(3)": SO3(), "SE(3)": SE3(), "H3": H3()}
 SHAPES = 2
 
 
