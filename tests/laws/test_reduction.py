@@ -233,13 +233,3 @@ def test_forces_on_time(name):
         assert np.abs(np.stack([found.beta0, found.beta1])[..., 0]).max() < 1e-15  # rounding of h^2
     else:  # where only the offset changes, the parts of both ends cancel up to h^2
         assert np.abs(change).max() > (1e-3 if "modulated" in name else 1e-6)
-
-
-@pytest.mark.xfail(
-    strict=True, raises=NotImplementedError, reason="the transpose of a batch of Newton solutions"
-)
-def test_the_action_of_a_path_can_be_differentiated():
-    """sigma(r) as a whole, backwards, where the group's part of a step is found by iteration."""
-    over = jax.vmap(lambda a, b: reduced("two wheels").lagrangian_hat(a, b, 0.1))
-    sigma = lambda r: jnp.sum(over(r[:-1], r[1:]))
-    assert jax.eval_shape(jax.grad(sigma), jnp.zeros((5, 2))).shape == (5, 2)

@@ -400,7 +400,7 @@ GNI_OPTIONS = "choose from: midpoint, trapezoidal, alpha, gauss, half-kick, mome
         ("lie-gni:gauss=2", "lie-gni has no option 'gauss=2'; choose from: exp"),
         (
             "dla-variational:right",
-            "no option 'right'; choose from: midpoint, trapezoidal, alpha, gauss, left, point",
+            "no option 'right'; choose from: midpoint, trapezoidal, alpha, gauss, exp, cayley, mid, left, point",
         ),
         ("dla-variational:restart=20", "dla-variational has no option 'restart=20'; choose from"),
         ("dla-variational:point=2", "PointConstraint needs alpha between 0 and 1, got 2.0"),
