@@ -71,8 +71,8 @@ class PointConstraint(DiscreteConstraint):
     def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         a = self.alpha
         if system.group is not None:
-            ends = (annihilator(system, q) for q in (q0, q1))
-            return (1 - a) * matvec(next(ends), u) + a * matvec(next(ends), u)
+            first, last = (matvec(annihilator(system, q), u) for q in (q0, q1))
+            return (1 - a) * first + a * last
         return matvec(annihilator(system, (1 - a) * q0 + a * q1), u)
 
 

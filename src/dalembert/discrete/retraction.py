@@ -22,6 +22,11 @@ def _group(system: System) -> Group:
     return system.group
 
 
+def pull(system: System, q: Array) -> Array:
+    """grad V(q); zero where no potential is given."""
+    return potential_gradient(system, q) if system.gives("potential") else jnp.zeros(())
+
+
 class Retraction(DiscreteLagrangian):
     """(h/2) <I u, u> - (h/2) (V(g0) + V(g1)) on a Lie group, for g0^-1 g1 = tau(h u).
 
@@ -65,8 +70,5 @@ class Retraction(DiscreteLagrangian):
         group = _group(system)
         tau, dtau_inverse = group.retraction(self.name)
         p = matvec(dtau_inverse(h * u).T, matvec(system.metric(q0), u))
-        pulls = [self._pull(system, q) for q in (q0, q1)]
+        pulls = [pull(system, q) for q in (q0, q1)]
         return -p - 0.5 * h * pulls[0], coadjoint(group, tau(h * u), p) - 0.5 * h * pulls[1]
-
-    def _pull(self, system: System, q: Array) -> Array:
-        return potential_gradient(system, q) if system.gives("potential") else jnp.zeros(())

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete import Retraction
+from dalembert.discrete.retraction import pull
 from dalembert.methods.base import Claims, Report
 from dalembert.methods.gni import constant, spelled
 from dalembert.methods.reflecting import Reflecting
-from dalembert.model import Group, System, potential_gradient
+from dalembert.model import Group, System
 from dalembert.model.groups import coadjoint
 from dalembert.numerics import matvec, newton, solve, solve_spd
 
@@ -36,7 +37,7 @@ class LieGNI(Reflecting):
         group = _group(system)
         tau, dtau_inverse = group.retraction(self.retraction)
         mass = system.metric(q)
-        p = matvec(mass, u) - 0.5 * h * self._pull(system, q)
+        p = matvec(mass, u) - 0.5 * h * pull(system, q)
         guess = solve_spd(mass, p)
 
         def equations(xi):
@@ -46,11 +47,8 @@ class LieGNI(Reflecting):
         xi, info = newton(equations, guess, 1 / size)
         w = tau(h * xi)
         q1 = group.restore(group.multiply(q, w))
-        arriving = coadjoint(group, w, p) - 0.5 * h * self._pull(system, q1)
+        arriving = coadjoint(group, w, p) - 0.5 * h * pull(system, q1)
         return q1, solve_spd(mass, arriving), Report(*info)
-
-    def _pull(self, system: System, q: Array) -> Array:
-        return potential_gradient(system, q) if system.gives("potential") else jnp.zeros(())
 
     def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
         rule = Retraction(self.retraction)  # pyright: ignore[reportArgumentType]

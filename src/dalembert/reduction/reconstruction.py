@@ -160,7 +160,7 @@ def _in_parts(core: Any, run: Trajectory, g0: np.ndarray) -> Trajectory:
         b = min(a + rows, len(steps) - 1)
         count = int(steps[b] - steps[a])
         again = simulate(system, method, run.q[a], run.v[a], h=run.h, steps=count, t0=run.t[a])
-        found = _accumulated(core, g[-1][-1], _moves(as_arrays(run.system), again))
+        found = _accumulated(core, g[-1][-1], _moves(core, again))
         g.append(found[steps[a + 1 : b + 1] - steps[a]])
     return _lifted(core, run, np.concatenate(g))
 
@@ -195,18 +195,18 @@ def _to_full(core: Any, t: Array, r: Array, v: Array, g: Array) -> tuple[Array, 
     return symmetry.join(full, r, g), symmetry.push(full, g, symmetry.section(full, r), lifted)
 
 
-def reconstruct(core: Any, run: Trajectory, g0: Any) -> Trajectory:
+def reconstruct(asked: Any, run: Trajectory, g0: Any) -> Trajectory:
     """The full run of a reduced one."""
     if not isinstance(run, Trajectory) or not isinstance(run.system, Reduced) or np.ndim(run.q) != 2:
         raise ValueError("reconstruct needs one run of a reduced system, as simulate returns it")
-    if run.system.label != core.label:
-        raise ValueError(f"reconstruct: this is a run of {run.system.label}, not of {core.label}")
+    if run.system.label != asked.label:
+        raise ValueError(f"reconstruct: this is a run of {run.system.label}, not of {asked.label}")
     if not isinstance(getattr(run.method, "discrete_lagrangian", None), ReducedLagrangian):
         raise ValueError(
             f"reconstruct: a run by {getattr(run.method, 'spelling', 'a stored method')} does not say how the group "
             "moved; make it by reduced.method"
         )
-    core = run.system
+    core: Any = as_arrays(run.system)
     group = core.symmetry.group
     g0 = np.asarray(group.identity() if g0 is None else g0, float)
     if (
@@ -217,7 +217,6 @@ def reconstruct(core: Any, run: Trajectory, g0: Any) -> Trajectory:
         raise ValueError(
             f"reconstruct: g0 must be an element of {group.name}, ({', '.join(core.symmetry.on)}); got {g0.tolist()}"
         )
-    own: Any = as_arrays(run.system)
     t, r, v = (np.asarray(x, float) for x in (run.t, run.q, run.v))
     method: Any = run.method
     if len(t) == 1:
@@ -228,20 +227,19 @@ def reconstruct(core: Any, run: Trajectory, g0: Any) -> Trajectory:
                 "reconstruct: steps that differ in size can be made again only where save_every=1"
             )
         steps, momenta = (run.told[name][1:] for name in ("h", "p_plus"))
-        moves = over_rows(_moved)(own, t[:-1], steps, r[:-1], r[1:], momenta)
-    elif isinstance(own.case, Abelian):
+        moves = over_rows(_moved)(core, t[:-1], steps, r[:-1], r[1:], momenta)
+    elif isinstance(core.case, Abelian):
         h = float(run.h)
         count = np.round(np.diff(t) / h)
-        moves = over_rows(_replayed)((own, as_arrays(method), jnp.asarray(h)), r[:-1], v[:-1], t[:-1], count)
+        moves = over_rows(_replayed)((core, as_arrays(method), jnp.asarray(h)), r[:-1], v[:-1], t[:-1], count)
     elif run.save_every == 1:
-        moves = _moves(own, run)
+        moves = _moves(core, run)
     else:
         return _in_parts(core, run, g0)
-    g = _accumulated(own, g0, moves)
-    return _lifted(core, run, g)
+    return _lifted(core, run, _accumulated(core, g0, moves))
 
 
 def _lifted(core: Any, run: Trajectory, g: np.ndarray) -> Trajectory:
     """The full run with these group elements."""
-    q, v = over_rows(_to_full)(as_arrays(run.system), run.t, run.q, run.v, g)
+    q, v = over_rows(_to_full)(core, run.t, run.q, run.v, g)
     return _trajectory(run, core.full, core.rule, q, v, v)

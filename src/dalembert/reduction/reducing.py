@@ -12,7 +12,7 @@ from dalembert.model import Symmetry, System, as_arrays, check_system
 from dalembert.numerics import hurried
 from dalembert.reduction.cases import Abelian, Chaplygin, Horizontal, Rule
 from dalembert.reduction.classification import Classification, classify
-from dalembert.reduction.measured import complaint, samples
+from dalembert.reduction.measured import samples
 from dalembert.reduction.reduced import Note, ReducedRheonomicSystem, ReducedSystem
 
 KINDS = ("chaplygin", "horizontal", "abelian")
@@ -48,7 +48,7 @@ def reduce(
         )
     method.check_description(system)
     found = classify(system, symmetry, method, h=h, at=at)
-    kind = _chosen(system, symmetry, found, kind)
+    kind = _chosen(symmetry, found, kind)
     if kind != "horizontal" and level is not None:
         raise ValueError(f"reduce: a level belongs to a horizontal symmetry; this reduction is {kind}")
     if kind == "chaplygin":
@@ -76,21 +76,20 @@ def reduce(
     return dataclasses.replace(reduced, case=dataclasses.replace(case, linear=straight))
 
 
-def _chosen(system: System, symmetry: Symmetry, found: Classification, kind: str | None) -> str:
+def _chosen(symmetry: Symmetry, found: Classification, kind: str | None) -> str:
     """The kind of reduction, or why there is none."""
-    broken = complaint(system, symmetry, found.invariance)
     whole = found.kind == "horizontal" and found.horizontal.shape[1] == symmetry.group.dimension
     fits = {"Chaplygin": "chaplygin", "horizontal": "horizontal" if whole else None}.get(found.kind)
-    if broken is None and (kind == fits or (kind is None and fits is not None)) and fits is not None:
+    if fits is not None and kind in (None, fits):
         return fits
-    if broken is None and kind == "abelian":
+    if found.invariant and kind == "abelian":
         if symmetry.abelian:
             return kind
         raise ValueError(f"kind='abelian' needs R^n, tori or products of them; {symmetry.group.name} is none")
     advice = ""
-    if broken is None and kind == "horizontal" and found.kind in ("horizontal", "both"):
+    if kind == "horizontal" and found.kind in ("horizontal", "both"):
         advice = ". Reduce by that part alone: give a Symmetry that acts on it"
-    elif broken is None and symmetry.abelian:
+    elif found.invariant and symmetry.abelian:
         advice = ". kind='abelian' reduces it without eliminating velocities"
     wanted = f"it cannot be reduced as {kind}" if kind else "it cannot be reduced as Chaplygin or horizontal"
     raise ValueError(f"{found.reason}: {wanted}{advice}")
