@@ -1,14 +1,17 @@
-# `make demo` and `make test` set everything up themselves: they need Python 3.11 or newer and make.
+# `make demo`, `make test` and `make docs` set everything up themselves: they need Python 3.11 or newer and make;
+# `make docs` also npm, which fetches MathJax, so that the pages show formulas without a network.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+MATHJAX := docs/_mathjax/mathjax/tex-svg-full.js
 
-.PHONY: help demo test lint benchmarks clean
+.PHONY: help demo test docs lint benchmarks clean
 
 help:
 	@echo "make demo   redo the figures and tables of two published studies, briefly; demo/report.html"
 	@echo "make test   style, types, layers, and all tests"
+	@echo "make docs   the documentation, every example run: docs/_build/html/index.html"
 	@echo "make benchmarks   measure against C and other solvers (ten minutes, on an idle machine); docs/benchmarks.md"
 	@echo "make clean  remove what the above made"
 
@@ -31,7 +34,19 @@ lint: $(STAMP)
 
 test: lint
 	@echo "== tests"
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
+
+docs: $(STAMP) $(MATHJAX)
+	@echo "== building the documentation"
+	$(BIN)/sphinx-build -W --keep-going -q -j auto docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+$(MATHJAX):
+	@command -v npm >/dev/null || { echo "make docs fetches MathJax with npm, which is not here: install Node.js"; exit 1; }
+	@echo "== fetching MathJax"
+	mkdir -p $(@D)
+	cd $(@D) && npm pack --silent mathjax@3.2.2
+	cd $(@D) && tar -xzf mathjax-3.2.2.tgz --strip-components=2 package/es5/$(@F) && rm mathjax-3.2.2.tgz
 
 benchmarks: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
@@ -39,4 +54,4 @@ benchmarks: $(STAMP)
 	$(BIN)/python -m dalembert.bench.report benchmarks/results.json
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo docs/_build docs/_mathjax .pytest_cache .ruff_cache .hypothesis

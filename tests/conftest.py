@@ -1,9 +1,73 @@
-"""Shared set-up: one thread for XLA, its compiler and BLAS, so that two test workers do not fight for two cores."""
+"""Shared set-up: what makes XLA, BLAS and Python quick here, and which tests go to the same worker."""
 
+import gc
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+
+# One thread for XLA, its compiler and BLAS, so that two test workers do not fight for two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A function that is compiled in one piece takes less time in all than in the pieces that threads would share.
 FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Tracing makes objects by the million that live on; looking through them every 700 takes a twentieth of the time.
+gc.set_threshold(20_000, 20, 20)
+
+HERE = Path(__file__).parent
+# Files that look at the same runs, or compile the same loops, each made once in a process. The groups take up to four
+# minutes each. Every other file is a group of its own.
+TOGETHER = {
+    "report": (
+        "studies/test_reproduce",
+        "studies/test_reduction",
+        "studies/test_edla",
+        "studies/test_ferraro",
+    ),
+    "audits": ("laws/test_audit", "units/test_broken_methods", "studies/test_errata"),
+    "reductions": ("equations/test_reduction", "laws/test_reduction", "laws/test_reduced_geometry"),
+    "coupled": tuple(f"studies/test_{x}" for x in ("cvt", "exponents", "latitude", "resonance", "structure")),
+    "states": (
+        "equations/test_states",
+        "laws/test_order",
+        "laws/test_reversible",
+        "laws/test_frame_gradient",
+    ),
+    "discrete": ("equations/test_discrete", "laws/test_discrete_mechanics", "units/test_group_runs"),
+    "time": ("equations/test_variable_steps", "laws/test_variable_steps", "laws/test_time"),
+}
+GROUPS = {file: group for group, files in TOGETHER.items() for file in files}
+
+
+def group_of(item: pytest.Item) -> str:
+    """Tests of one group run in one process, where `--dist loadgroup` is asked for."""
+    file = os.path.relpath(item.path.with_suffix(""), HERE)
+    return GROUPS.get(file, file)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    # What takes longest begins first, so that no worker is left with it at the end.
+    ranks = {group: rank for rank, group in enumerate(TOGETHER)}
+    items.sort(key=lambda item: ranks.get(group_of(item), len(ranks)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unoptimised(request: pytest.FixtureRequest) -> Iterator[None]:
+    """XLA's optimisations take longer than what they gain here. The tests in units/ have them, as users do."""
+    import jax
+
+    name = "jax_disable_most_optimizations"
+    before = jax.config.values[name]
+    jax.config.update(name, "units" not in request.path.relative_to(HERE).parts)
+    yield
+    jax.config.update(name, before)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # what is imported stays: it need not be looked through

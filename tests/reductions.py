@@ -6,7 +6,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from equations.reduction_examples import EXAMPLES
 from hurry import compiled
 
@@ -16,16 +15,6 @@ from dalembert.model.groups import SE2, SO3, Product, Rn, Torus
 
 Z = da.zoo
 WELL = lambda q: (q[0] ** 2 + q[1] ** 2) / 2
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    """XLA's optimisations take longer than what they gain here; a module takes them off by importing this."""
-    name = "jax_disable_most_optimizations"
-    before = jax.config.values[name]
-    jax.config.update(name, True)
-    yield
-    jax.config.update(name, before)
 
 
 class Knife(Z.KnifeEdge):

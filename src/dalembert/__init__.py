@@ -27,7 +27,7 @@ from dalembert.methods import (
     Reference,
     VariationalDLA,
 )
-from dalembert.model import Chart, GroupSystem, RheonomicSystem, Symmetry, System, groups, system
+from dalembert.model import Chart, GroupSystem, RheonomicSystem, Symmetry, System, groups, scene, system
 from dalembert.reduction import classify, reduce
 from dalembert.results import load
 from dalembert.simulate import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
@@ -68,6 +68,7 @@ __all__ = [
     "nonholonomy",
     "reduce",
     "reduction",
+    "scene",
     "simulate",
     "system",
     "zoo",

@@ -22,7 +22,14 @@ def _plots(trajectory: Trajectory) -> Any:
     return Plots(trajectory)
 
 
+def _animation(trajectory: Trajectory, path: Any, **options: Any) -> Any:
+    from dalembert.view.animation import animate
+
+    return animate(trajectory, path, **options)
+
+
 views["plot"] = _plots
+views["animate"] = _animation
 
 
 def _zoo_system(told: dict[str, Any]) -> System | None:

@@ -36,10 +36,13 @@ def gradient(f, z):
 
 
 def newton(residual, z):
-    """Solve residual(z) = 0 until the corrections no longer shrink; the Jacobian is by central differences."""
+    """Solve residual(z) = 0 until the corrections no longer shrink; the Jacobian is by central differences.
+
+    It is taken at the guess and after the first correction, and kept from then on.
+    """
     last, d = np.inf, 1e-5
     for i in range(60):
-        if i < 3:
+        if i < 2:
             columns = [(residual(z + d * e) - residual(z - d * e)) / (2 * d) for e in np.eye(z.size)]
             jacobian = np.stack(columns, axis=-1)
         correction = np.linalg.solve(jacobian, residual(z))

@@ -237,22 +237,24 @@ def discrete_lagrangian(group, tau, inertia, g0, g1, h):
     return h / 2 * np.einsum("...i,ij,...j", xi, inertia, xi)
 
 
-def momenta(group, tau, inertia, g0, g1, h):
-    """Left-trivialised p- at g0 and p+ at g1, by central differences."""
-    behind = discrete_lagrangian(group, tau, inertia, group.mul(g0, group.stencil), g1, h)
-    ahead = discrete_lagrangian(group, tau, inertia, g0, group.mul(g1, group.stencil), h)
-    return -behind @ WEIGHTS / SPREAD, ahead @ WEIGHTS / SPREAD
+def before(group, tau, inertia, g0, g1, h):
+    """Left-trivialised p- at g0, by central differences."""
+    return -discrete_lagrangian(group, tau, inertia, group.mul(g0, group.stencil), g1, h) @ WEIGHTS / SPREAD
+
+
+def after(group, tau, inertia, g0, g1, h):
+    """Left-trivialised p+ at g1, likewise."""
+    return discrete_lagrangian(group, tau, inertia, g0, group.mul(g1, group.stencil), h) @ WEIGHTS / SPREAD
 
 
 def flight(group, tau, inertia, p, h):
     """xi with p-(e, tau(h xi)) = p; Newton from I^-1 p down to rounding."""
-    miss = lambda xi: momenta(group, tau, inertia, group.identity, group.tau(tau, h * xi), h)[0] - p
+    miss = lambda xi: before(group, tau, inertia, group.identity, group.tau(tau, h * xi), h) - p
     xi, last, d = np.linalg.solve(inertia, p), np.inf, 1e-4
     for i in range(40):
         if i < 2:
-            jacobian = np.stack(
-                [(miss(xi + d * e) - miss(xi - d * e)) / (2 * d) for e in np.eye(group.dim)], -1
-            )
+            slopes = [(miss(xi + d * e) - miss(xi - d * e)) / (2 * d) for e in np.eye(group.dim)]
+            jacobian = np.stack(slopes, -1)
         correction = np.linalg.solve(jacobian, miss(xi))
         if i >= 3 and np.abs(correction).max() >= last:
             return xi
@@ -292,7 +294,7 @@ def lie_gni_run(group, tau, inertia, a, g0, p0, h, steps, metric=None):
         xi = flight(group, tau, inertia, p_minus, h)
         rows.append((g, p_minus, p_plus, xi))
         w = group.tau(tau, h * xi)
-        p_plus = momenta(group, tau, inertia, group.identity, w, h)[1]
+        p_plus = after(group, tau, inertia, group.identity, w, h)
         g = group.mul(g, w)
         p_minus = mirror(g) @ p_plus
     return rows

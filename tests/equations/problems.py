@@ -6,7 +6,7 @@ A problem is a mechanical system with linear nonholonomic constraints,
 
 together with a start (q0, v0), A(q0) v0 = 0, and a step h.  Nothing here is shared with the library: the
 formulas are written out a second time, by hand, and only with NumPy.  Every function also accepts a complex
-q, so that derivatives can be taken by a complex step.
+q, so that derivatives can be taken by a complex step; gradV also several points, one a column.
 
 The first twelve are the nonholonomically coupled systems of Modin and Verdier, "What makes nonholonomic
 integrators work?": a passenger x in R^2 or R^3 whose constraint A(xi) x' = 0 is turned by a driver xi.  The
@@ -85,7 +85,7 @@ def knife_edge(name, eps):
         return -q[0]
 
     def gradV(q):
-        return np.array([-1.0, 0.0, 0.0]) + 0.0 * q
+        return np.stack([0.0 * q[0] - 1.0, 0.0 * q[1], 0.0 * q[2]])
 
     def A(q):
         return np.array([[-np.sin(q[2]), np.cos(q[2]) - eps, 0.0]])
@@ -101,7 +101,7 @@ def harmonic_cvt(name, stiffness):
         return (K * q) @ q / 2
 
     def gradV(q):
-        return K * q
+        return (K * q.T).T
 
     def A(q):
         return np.array([[1.0, q[2], 0.0]])
@@ -118,7 +118,7 @@ def disk(name, height, eta):
         return height * np.sin(q[3])
 
     def gradV(q):
-        return np.array([0.0, 0.0, 0.0, height * np.cos(q[3])])
+        return np.array([0.0 * q[0], 0.0 * q[1], 0.0 * q[2], height * np.cos(q[3])])
 
     def A(q):
         return np.array([[1.0, 0.0, np.cos(q[3]), 0.0], [0.0, 1.0, np.sin(q[3]), 0.0]])

@@ -4,14 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-import reductions
 from equations.reduction import Extended, Paired
 from equations.reduction_examples import EXAMPLES, rolling_beta
 from reductions import CASES, FIXED, VARIABLE, drawn, off, pairs, rebuilt, runs, start
 
 import dalembert as da
 
-quick = reductions.quick
 # Those whose D_d is another one have the same ell and the same F, which D_d does not enter.
 PAIRED = [name for name, x in EXAMPLES.items() if isinstance(x, Paired) and x.own is None]
 

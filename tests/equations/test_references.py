@@ -201,7 +201,7 @@ def test_group_and_retraction(name, tau):
     np.testing.assert_allclose(sum(slope) / 2, y, rtol=0, atol=1e-8)  # d tau(0) = 1; rounding over 1e-6
     inertia, h = np.eye(group.dim) + 0.1 * np.outer(y, y), 0.1
     w = group.tau(tau, h * x)
-    p_minus, p_plus = gm.momenta(group, tau, inertia, e, w, h)
+    p_minus, p_plus = (f(group, tau, inertia, e, w, h) for f in (gm.before, gm.after))
     conjugate = [group.mul(group.mul(w, group.tau("exp", f / 10)), group.inv(w)) for f in np.eye(group.dim)]
     adjoint = np.stack([10 * group.untau("exp", g) for g in conjugate], -1)
     np.testing.assert_allclose(p_plus, adjoint.T @ p_minus, rtol=0, atol=2e-14)  # central differences: 4e-15

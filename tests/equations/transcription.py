@@ -137,7 +137,7 @@ def gonzalez_gradient(problem, q0, q1):
 
 def average_gradient(problem, q0, q1):
     """dg = integral over s in [0, 1] of grad V(q0 + s (q1 - q0)), by a Gauss rule exact to rounding."""
-    return sum(w * problem.gradV(q0 + s * (q1 - q0)) for s, w in zip(NODES, WEIGHTS, strict=True))
+    return problem.gradV(q0[:, None] + np.outer(q1 - q0, NODES)) @ WEIGHTS
 
 
 def increment_gradient(problem, q0, q1):

@@ -5,7 +5,6 @@ import re
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reductions
 from reductions import ALONG_Z, BOTH, CASES, MOTIONS, ROLLING, ROTOR, WHEEL, Z, along, off, reduced, start
 
 import dalembert as da
@@ -14,7 +13,6 @@ from dalembert.diagnostics.order import exact_ends
 from dalembert.model import acceleration, annihilator, nearest_velocity
 from dalembert.model.groups import Product, Rn, Torus
 
-quick = reductions.quick
 RNG = np.random.default_rng
 WHOLE = da.Symmetry(Product(Rn(2), Torus(1)), on=("x1", "x2", "x3"))
 

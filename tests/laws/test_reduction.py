@@ -4,14 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reductions
 from reductions import CASES, FIXED, VARIABLE, along, drawn, off, pairs, rebuilt, reduced, runs
 
 import dalembert as da
 from dalembert.discrete import Midpoint, OwnLagrangian
 from dalembert.model import annihilator
-
-quick = reductions.quick
 
 
 @pytest.mark.parametrize("name", [*FIXED, *VARIABLE, "ball", "shaken particle"])

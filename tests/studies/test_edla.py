@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 from dalembert.methods import EDLA, Status, VariationalDLA
 from dalembert.studies import edla
-from dalembert.studies.edla_runs import PASSED, gap, measure, ratio, rival, run_of, safe, spread, unsafe
+from dalembert.studies.edla_runs import PASSED, gap, ratio, rival, run_of, safe, spread, unsafe
 from dalembert.studies.lab import Lab
 from dalembert.studies.result import Result
 from dalembert.view.plots import COLOURS
@@ -22,8 +22,8 @@ NAMES = [x.name for x in UNSAFE]
 
 
 @pytest.fixture(scope="module")
-def study():
-    return measure(Lab(quick=True))
+def study(outcome):
+    return outcome.results["edla"].data
 
 
 def zero_of_g(problem):

@@ -5,16 +5,14 @@ rounding it leaves a factor of ten or more.
 """
 
 import re
-import subprocess
-import sys
 import warnings
 
 import numpy as np
 import pytest
+from command_line import called
 
 from dalembert.simulate import simulate
 from dalembert.studies import ferraro_fig2, ferraro_fig5, parasitic, reproduce, snakeboard
-from dalembert.studies.lab import Lab
 from dalembert.view.plots import COLOURS
 from dalembert.zoo import ChaplyginSleigh, NonholonomicParticle
 
@@ -22,32 +20,23 @@ NAMES = ("ferraro-fig2", "ferraro-fig5", "snakeboard", "parasitic")
 
 
 @pytest.fixture(scope="module")
-def lab():
-    return Lab()
+def particle(outcome):
+    return outcome.results["ferraro-fig2"].data
 
 
 @pytest.fixture(scope="module")
-def particle(lab):
-    return ferraro_fig2.measure(lab)
+def sleigh(outcome):
+    return outcome.results["ferraro-fig5"].data
 
 
 @pytest.fixture(scope="module")
-def sleigh(lab):
-    return ferraro_fig5.measure(lab)
+def long(outcome):
+    return outcome.results["parasitic"].data
 
 
 @pytest.fixture(scope="module")
-def long(lab):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # the study keeps the library's warnings to itself
-        return parasitic.measure(lab)
-
-
-@pytest.fixture(scope="module")
-def boards(lab):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return snakeboard.measure(lab)
+def boards(outcome):
+    return outcome.results["snakeboard"].data
 
 
 def test_energy_of_the_particle(particle):
@@ -191,20 +180,15 @@ def test_colours_are_those_of_the_library():
     assert parasitic.DRAWN["frame"]["color"] == snakeboard.COLOURS["frame"] == COLOURS["frame"]
 
 
-def test_from_the_command_line(tmp_path):
+def test_from_the_command_line(outcome, tmp_path, monkeypatch):
+    """Called here, and with one core, so that nothing need be compiled anew."""
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
     out = tmp_path / "out"
-    command = [
-        sys.executable,
-        "-W",
-        "always",
-        "-m",
-        "dalembert.cli.main",
-        "reproduce",
-        *NAMES,
-        "--out",
-        str(out),
-    ]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        told = called("reproduce", *NAMES, "--out", str(out), cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    assert not [w for w in warned if issubclass(w.category, UserWarning)]
     assert "UserWarning" not in told.stderr
     assert {p.name for p in out.iterdir()} == {
         "report.html",

@@ -34,8 +34,8 @@ QUICK = Lab(quick=True)
 
 
 @pytest.fixture(scope="module")
-def study():
-    return reduction.measure(QUICK)
+def study(outcome):
+    return outcome.results["reduction"].data
 
 
 def test_reduced_runs_are_the_full_ones(study):

@@ -1,29 +1,17 @@
 """The studies in their quick form: verdicts as corrected, files, and a report that stands alone."""
 
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from command_line import called, program
 
 from dalembert.studies import STUDIES, chosen, reproduce
 from dalembert.studies.lab import KNIFE_EPS, METHODS, PANELS, Panel
 from dalembert.studies.table1 import involution_names
 
 HARD = Panel("rotating", 0.5)
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory):
-    return reproduce(
-        (),
-        quick=True,
-        folder=tmp_path_factory.mktemp("reproduction"),
-        command="dalembert reproduce",
-        alone=True,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -187,35 +175,17 @@ def test_page_stands_alone(page):
     assert not re.search(r"https?://|url\(|@import", text)
 
 
-def test_wrong_name():
+def test_wrong_name(tmp_path):
     with pytest.raises(ValueError, match=r"no study 'fig9'. Choose from: fig4, fig5"):
         chosen(("fig9",))
-    told = subprocess.run(
-        [sys.executable, "-m", "dalembert.cli.main", "reproduce", "fig9"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    told = called("reproduce", "fig9", cwd=tmp_path)
     assert told.returncode == 1
     assert "Choose from: fig4" in told.stderr
 
 
 def test_one_study_from_the_command_line(tmp_path):
-    told = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "dalembert.cli.main",
-            "reproduce",
-            "fig4",
-            "--quick",
-            "--out",
-            str(tmp_path / "out"),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    told = program("reproduce", "fig4", "--quick", "--out", str(tmp_path / "out"))
+    assert told.returncode == 0, told.stderr
     assert "Figure 4" in told.stdout
     assert "report.html" in told.stdout
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"fig4.png", "fig4.svg", "report.html"}

@@ -1,13 +1,12 @@
 """The benchmark: its arithmetic, its page, and that sections run."""
 
 import json
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from command_line import called
 
 import dalembert as da
 from dalembert.bench import report
@@ -146,8 +145,7 @@ def test_a_page_with_a_figure(tmp_path):
     assert image.stat().st_size > 5000
 
 
-def test_the_command_refuses_unknown_sections():
-    command = [sys.executable, "-m", "dalembert.cli.main", "bench", "--only", "typo"]
-    done = subprocess.run(command, capture_output=True, text=True)
+def test_the_command_refuses_unknown_sections(tmp_path):
+    done = called("bench", "--only", "typo", cwd=tmp_path)
     assert done.returncode == 1
     assert "--only takes names of c, ensemble" in done.stderr.replace("\n", " ")

@@ -7,13 +7,10 @@ import sys
 import textwrap
 
 import pytest
+from command_line import called
+from command_line import program as dalembert
 
 import dalembert as da
-
-
-def dalembert(*arguments, cwd=None):
-    command = [sys.executable, "-m", "dalembert.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
 def test_list_names_everything():
@@ -71,11 +68,19 @@ def test_run_writes_table_file_and_figure(tmp_path):
     ],
 )
 def test_mistakes_get_one_clear_line(arguments, words, tmp_path):
-    done = dalembert(*arguments, cwd=tmp_path)
+    done = called(*arguments, cwd=tmp_path)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     for word in words:
         assert word in done.stderr
+
+
+def test_a_mistake_of_a_program_of_its_own(tmp_path):
+    """The calls above leave out Python's own last words."""
+    done = dalembert("run", "KnifeEdge", "--h", "-1", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "h must be positive" in done.stderr
 
 
 OWN = """
@@ -100,7 +105,7 @@ OWN = """
 
 def test_a_system_of_ones_own_and_a_failing_run(tmp_path):
     (tmp_path / "own.py").write_text(textwrap.dedent(OWN))
-    done = dalembert("run", "own:Fall", cwd=tmp_path)
+    done = called("run", "own:Fall", cwd=tmp_path)
     assert "Fall needs --param depth=VALUE" in done.stderr
     options = ["--param", "depth=1", "--method", "leapfrog", "--steps", "1000", "--out", "run.nc"]
     done = dalembert("run", "own:Fall", *options, cwd=tmp_path)

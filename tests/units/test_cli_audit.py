@@ -1,10 +1,9 @@
 """dalembert audit as a user types it."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from command_line import called, program
 
 OWN = """
 import jax.numpy as jnp
@@ -51,11 +50,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-def audit(folder, *arguments):
-    command = [sys.executable, "-m", "dalembert.cli.main", "audit", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
-
-
 def test_own_system_and_methods(folder):
     given = (
         "--system",
@@ -67,7 +61,7 @@ def test_own_system_and_methods(folder):
         "--method",
         "leapfrog",
     )
-    done = audit(folder, *given, "--steps", "1e4", "--json", "found.json", "--strict")
+    done = program("audit", *given, "--steps", "1e4", "--json", "found.json", "--strict", cwd=folder)
     assert done.returncode == 1, done.stderr  # Euler claims too much
     assert "mine:Euler" in done.stdout
     assert "claim: order 2 is claimed" in done.stdout
@@ -97,7 +91,15 @@ def test_own_system_and_methods(folder):
     ],
 )
 def test_mistakes_get_one_clear_line(folder, arguments, words):
-    done = audit(folder, *arguments)
+    done = called("audit", *arguments, cwd=folder)
     assert done.returncode == 1
     assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_mistake_of_a_program_of_its_own(folder):
+    """The calls above leave out Python's own last words."""
+    done = program("audit", "--system", "mine:Euler", "--method", "frame", cwd=folder)
+    assert done.returncode == 1
+    assert "not a subclass of dalembert.System" in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""What the README and the docs print must run as printed; citations must resolve; words must be true."""
+"""What the README prints runs as printed (docs/ runs when it is built); citations resolve; words are true."""
 
 import re
 import subprocess
@@ -10,15 +10,10 @@ import pytest
 import dalembert as da
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCKS = [
-    pytest.param(block, id=f"{page.name}-{i}")
-    for page in PAGES
-    for i, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))
-]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
 
 
-@pytest.mark.parametrize("code", BLOCKS)
+@pytest.mark.parametrize("code", BLOCKS, ids=lambda code: str(BLOCKS.index(code)))
 def test_code_blocks_run_as_printed(code, tmp_path):
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -61,6 +61,7 @@ def run(
     save_every: int | None = None,
     out: str | None = None,
     plot: str | None = None,
+    animate: str | None = None,
 ) -> None:
     """Run a method on a system and say what was conserved.
 
@@ -85,13 +86,16 @@ def run(
         Write the trajectory to this .zarr folder or .nc file.
     plot
         Write a picture of path and energy error to this .png, .svg or .pdf file.
+    animate
+        Write the motion to this .html file, which any browser plays, or to a .gif or .mp4 file; --save-every 1 makes
+        it smoother where steps are left out.
     """
     from dalembert.cli.run import run_and_report
 
     made = system_named(system, param or [])
     count = _whole("--steps", steps)
     method = method or ("frame" if made.group is None else "lie-gni")
-    run_and_report(console, made, method_named(method), h, count, start, save_every, out, plot)
+    run_and_report(console, made, method_named(method), h, count, start, save_every, out, plot, animate)
 
 
 @app.command

@@ -50,7 +50,8 @@ def _from_module(name: str, base: type) -> Any:
     return found
 
 
-def _kind_named(name: str) -> Any:
+def kind_named(name: str) -> Any:
+    """The class of the zoo with this name, or the user's own class or system as module:Class."""
     if ":" in name:
         return _from_module(name, System)
     systems = {_plain(key): kind for key, kind in zoo_systems().items()}
@@ -66,34 +67,35 @@ def _value(text: str) -> Any:
         return text
 
 
-def system_named(name: str, parameters: list[str]) -> System:
-    """The system of the zoo (or module:Class) with parameters given as name=value."""
-    kind = _kind_named(name)
+def parameters_given(name: str, kind: Any, parameters: list[str]) -> dict[str, Any]:
+    """Parameters of a system from texts such as mass=2, checked against what it takes."""
     if isinstance(kind, System):
         if parameters:
             raise ValueError(f"{name} is a system already made; --param is for classes")
-        return kind
-    known = list(inspect.signature(kind).parameters)
+        return {}
+    known = inspect.signature(kind).parameters
     given: dict[str, Any] = {}
     for item in parameters:
         key, equals, value = item.partition("=")
         if not equals:
             raise ValueError(f"--param takes name=value, got {item!r}")
         if key not in known:
-            raise _wrong(f"parameter of {kind.__name__}", key, known or ["(it has none)"])
+            raise _wrong(f"parameter of {kind.__name__}", key, list(known) or ["(it has none)"])
         given[key] = _value(value)
-    missing = [
-        name
-        for name, p in inspect.signature(kind).parameters.items()
-        if p.default is inspect.Parameter.empty and name not in given
-    ]
+    missing = [key for key, p in known.items() if p.default is inspect.Parameter.empty and key not in given]
     if missing:
         raise ValueError(f"{kind.__name__} needs --param {missing[0]}=VALUE")
     for key, value in given.items():
-        default = inspect.signature(kind).parameters[key].default
-        if isinstance(default, int | float) and isinstance(value, str):
+        if isinstance(known[key].default, int | float) and isinstance(value, str):
             raise ValueError(f"--param {key} takes a number, got {value!r}")
-    return kind(**given)
+    return given
+
+
+def system_named(name: str, parameters: list[str]) -> System:
+    """The system of the zoo (or module:Class) with parameters given as name=value."""
+    kind = kind_named(name)
+    given = parameters_given(name, kind, parameters)
+    return kind if isinstance(kind, System) else kind(**given)
 
 
 def method_named(text: str) -> Method:

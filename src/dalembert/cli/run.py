@@ -13,6 +13,7 @@ from dalembert.model import System, annihilator
 from dalembert.simulate import SimulationError, Status, Trajectory, simulate
 
 FIGURES = (".png", ".svg", ".pdf")
+ANIMATIONS = (".html", ".gif", ".mp4")
 
 
 def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
@@ -96,9 +97,10 @@ def run_and_report(
     save_every: int | None,
     out: str | None,
     plot: str | None,
+    animate: str | None = None,
 ) -> None:
-    """Runs, prints the table, writes the files asked for; a run cut short still leaves both."""
-    _check_paths(out, plot)
+    """Runs, prints the table, writes the files asked for; a run cut short still leaves them."""
+    _check_paths(out, plot, animate)
     if h is None:
         h = system.step
     if h is None:
@@ -126,6 +128,10 @@ def run_and_report(
     if plot is not None:
         figure(sol, Path(plot))
         console.print(f"wrote {plot}", highlight=False)
+    if animate is not None:
+        frames = len(sol.animate(animate).film.times)
+        size = f"{Path(animate).stat().st_size / 1000:,.0f} kB"
+        console.print(f"wrote {animate} ({frames} frames, {size})", highlight=False)
     if failure is not None:
         raise failure
     if sol.status is Status.INTERRUPTED:
@@ -133,8 +139,12 @@ def run_and_report(
         raise SystemExit(130)
 
 
-def _check_paths(out: str | None, plot: str | None) -> None:
-    for option, path, suffixes in (("--out", out, (".zarr", ".nc")), ("--plot", plot, FIGURES)):
+def _check_paths(out: str | None, plot: str | None, animate: str | None) -> None:
+    for option, path, suffixes in (
+        ("--out", out, (".zarr", ".nc")),
+        ("--plot", plot, FIGURES),
+        ("--animate", animate, ANIMATIONS),
+    ):
         if path is None:
             continue
         if Path(path).suffix not in suffixes:
@@ -143,3 +153,7 @@ def _check_paths(out: str | None, plot: str | None) -> None:
             raise ValueError(f"{option}: the folder of {path!r} does not exist; make it first")
         if Path(path).exists() and Path(path).is_dir() != path.endswith(".zarr"):
             raise ValueError(f"{option}: {path!r} exists and is not such a file; choose another name")
+    if animate is not None:
+        from dalembert.view.animation import check_target  # matplotlib takes half a second to import
+
+        check_target(animate)

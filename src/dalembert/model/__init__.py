@@ -1,6 +1,6 @@
 """What a mechanical system is: coordinates, a Lagrangian, constraints; and the geometry these define."""
 
-from dalembert.model import groups
+from dalembert.model import groups, scene
 from dalembert.model.build import system
 from dalembert.model.checks import check_start, violates
 from dalembert.model.description import check_system, shape_of
@@ -69,6 +69,7 @@ __all__ = [
     "project",
     "rate",
     "reaction",
+    "scene",
     "shape_of",
     "survey",
     "system",

@@ -19,6 +19,7 @@ def system(
     offsets: Callable | None = None,
     drift: Callable | None = None,
     forces: Callable | None = None,
+    scene: Callable | None = None,
     parameters: Mapping[str, Any] | None = None,
     units: tuple[str, ...] = (),
     angles: tuple[str, ...] = (),
@@ -26,6 +27,8 @@ def system(
     rheonomic: bool = False,
 ) -> System:
     """A system from plain functions of q (and v); with `rheonomic=True` of t, q (and v), a RheonomicSystem.
+
+    `scene` is a function of (t, q) that says what it looks like, see `dalembert.scene`.
 
     With `parameters` (a mapping of numbers or arrays) each function gets that mapping as one more, last
     argument: `lagrangian(q, v, p)`. Such parameters can change, be differentiated and be batched without
@@ -40,6 +43,7 @@ def system(
         "offsets": offsets,
         "drift": drift,
         "forces": forces,
+        "scene": scene,
     }
     if not isinstance(coordinates, tuple | list):
         raise ValueError(f"coordinates must be a tuple of names such as ('x', 'theta'), got {coordinates!r}")

@@ -114,6 +114,12 @@ class System(eqx.Module):
         """Functions q -> xi (k numbers) whose generators lie in D, by name: each has a momentum equation."""
         return {}
 
+    def scene(self, t: Array, q: Array) -> list[Any]:
+        """What the system looks like at time t, as parts of `dalembert.scene`; a particle or a block by default."""
+        from dalembert.model.default_scene import default_scene  # it needs the geometry, which needs this file
+
+        return default_scene(self, t, q)
+
     @classmethod  # access to an ordinary method of a module takes ten times as long
     def gives(cls, name: str) -> bool:
         """Whether the subclass defines this function itself."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import xarray
 
 # Filled by the package itself, so that this layer needs to know nothing about pictures.
-views: dict[str, Callable[["Trajectory"], Any]] = {}
+views: dict[str, Callable[..., Any]] = {}
 
 
 def _residual(system: System, q, v):
@@ -218,6 +218,22 @@ class Trajectory(eqx.Module):
     def plot(self) -> Any:
         """Pictures: `plot.energy()`, `plot.path()`."""
         return views["plot"](self)
+
+    def animate(
+        self,
+        path: Any = None,
+        *,
+        frames: int = 600,
+        t: tuple[float, float] | None = None,
+        fps: float = 30.0,
+        panels: bool = True,
+    ) -> Any:
+        """The run in motion, with curves of what it keeps: for a notebook, or written to a .html, .gif or .mp4 file.
+
+        A long run is shown from its start, so closely that one sees things turn; `t=(a, b)` shows that interval
+        instead, in at most `frames` frames.
+        """
+        return views["animate"](self, path, frames=frames, t=t, fps=fps, panels=panels)
 
     def __repr__(self) -> str:
         name = self.system.label if self.system is not None else "a stored system"

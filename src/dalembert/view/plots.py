@@ -1,82 +1,41 @@
 """Figures of one trajectory, and of several methods side by side."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle
 
 from dalembert.model import groups
 from dalembert.simulate import Trajectory
+from dalembert.view import names as named
+from dalembert.view.curves import draw_deviation, draw_residual, mean_window, name_deviation
+from dalembert.view.style import (
+    COLOURS,
+    FLOOR,
+    Panels,
+    axes,
+    envelope,
+    extremes,
+    log_ticks,
+    method_style,
+    short_numbers,
+    stacked,
+    title,
+    width_of,
+)
 
-# One colour a method, throughout; chosen to stay apart for colour-blind readers.
-COLOURS = {
-    "frame": "#0072B2",
-    "dd": "#009E73",
-    "leapfrog": "#D55E00",
-    "dla": "#CC79A7",
-    "dla01": "#E69F00",
-    "gni": "#56B4E9",
-    "lie-gni": "#56B4E9",
-    "dla-variational": "#882255",
-    "edla": "#117733",
-    "reference": "#333333",
-}
-# Below this a relative error is rounding; log axes end here.
-FLOOR = 1e-17
-# A curve with more points than this is drawn as the largest value in each of so many intervals.
-INTERVALS = 600
+__all__ = ["COLOURS", "Plots", "compare_energies", "method_style"]
 
-
-def _axes(ax: Axes | None, size: tuple[float, float] = (7.0, 3.6)) -> Axes:
-    if ax is None:
-        _, ax = plt.subplots(figsize=size, layout="constrained")
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
-
-
-def method_style(spelling: str) -> dict[str, Any]:
-    """Colour by family; dashed for compositions, dotted for variants that are not the usual one."""
-    body, composed, _ = spelling.partition("@")
-    family, _, option = body.partition(":")
-    usual = option in ("", "0.5", "half-kick", "momentum")
-    return {
-        "color": COLOURS.get(family),
-        "ls": "--" if composed else "-" if usual else ":",
-        "label": spelling,
-    }
-
-
-def _label(trajectory: Trajectory) -> str:
-    if trajectory.method is not None:
-        return trajectory.method.spelling
-    return (trajectory.stored or {}).get("method", "stored run")
-
-
-def _system(trajectory: Trajectory) -> str:
-    if trajectory.system is not None:
-        return type(trajectory.system).__name__
-    return (trajectory.stored or {}).get("system", "stored run").rpartition(":")[2]
-
-
-def _step(trajectory: Trajectory) -> str:
-    return f"{'first ' * ('h' in trajectory.told)}h = {float(trajectory.h):.4g}"
-
-
-def _coordinates(trajectory: Trajectory) -> tuple[str, ...]:
-    if trajectory.system is not None:
-        return trajectory.system.coordinates
-    return tuple((trajectory.stored or {})["coordinates"])
-
-
-def _group(trajectory: Trajectory) -> str | None:
-    if trajectory.system is not None:
-        return None if trajectory.system.group is None else trajectory.system.group.name
-    return (trajectory.stored or {}).get("group")
+# Ticks of an angle from -pi to pi.
+TURN = [r"-$\mathrm{\pi}$", r"-$\mathrm{\pi}$/2", "0", r"$\mathrm{\pi}$/2", r"$\mathrm{\pi}$"]
+# Phase portraits of more rows than this are dots.
+DOTS = 3000
+# Lines through more points than this are drawn as pixels in files of vectors, which stay small.
+PIXELS = 20_000
 
 
 def _of_quaternions(q: np.ndarray) -> np.ndarray:
@@ -91,14 +50,6 @@ _ACROSS = np.cross([0, 0, 1], _EYE) / np.linalg.norm(np.cross([0, 0, 1], _EYE))
 SIGHT = np.stack([_ACROSS, np.cross(_EYE, _ACROSS), _EYE], axis=1)
 
 
-def _envelope(t: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The curve itself where it is short; else its largest value in each of many intervals."""
-    if len(t) <= 2 * INTERVALS:
-        return t, y
-    starts = np.linspace(0, len(t), INTERVALS, endpoint=False).astype(int)
-    return t[starts], np.maximum.reduceat(y, starts)
-
-
 class Plots:
     """The pictures of one trajectory; each method draws into `ax`, or a new figure, and returns the axes."""
 
@@ -108,16 +59,16 @@ class Plots:
     def energy(self, ax: Axes | None = None, full: bool = False, **style: Any) -> Axes:
         """The relative energy error against time, on a log axis; where the exact energy changes too, its change."""
         sol = self.trajectory
-        ax = _axes(ax)
+        ax = axes(ax)
         energy = np.asarray(sol.energy(full=full))
         scale = abs(energy[0]) or 1.0
         error = np.abs(energy - energy[0]) / scale
-        style = {"lw": 1.3, **method_style(_label(sol)), **style}
-        ax.semilogy(*_envelope(np.asarray(sol.t[1:]), np.maximum(error[1:], FLOOR)), **style)
+        style = {"lw": 1.3, **method_style(named.method_name(sol)), **style}
+        ax.semilogy(*envelope(np.asarray(sol.t[1:]), np.maximum(error[1:], FLOOR)), **style)
         ax.set(xlabel="t", ylabel="|E - E(0)| / |E(0)|" if energy[0] else "|E - E(0)|")
-        kept = sol.system is None or not (sol.system.timed or sol.system.affine)
-        what = "energy error" if kept else "change of energy"
-        ax.set_title(f"{what}, {_system(sol)}, {_step(sol)}", loc="left")
+        log_ticks(ax)
+        what = "energy error" if named.keeps_energy(sol) else "change of energy"
+        title(ax, f"{what}, {named.system_name(sol)}, {named.step_words(sol)}")
         return ax
 
     def steps(self, ax: Axes | None = None, **style: Any) -> Axes:
@@ -125,10 +76,10 @@ class Plots:
         sol = self.trajectory
         if "h" not in sol.told:
             raise ValueError(
-                f"the steps of {_label(sol)} are equal, h = {float(sol.h):g}; those of EDLA() differ"
+                f"the steps of {named.method_name(sol)} are equal, h = {float(sol.h):g}; those of EDLA() differ"
             )
-        ax = _axes(ax)
-        style = {"lw": 1.3, **method_style(_label(sol)), **style}
+        ax = axes(ax)
+        style = {"lw": 1.3, **method_style(named.method_name(sol)), **style}
         h, t = np.asarray(sol.told["h"])[1:], np.asarray(sol.t)[1:]
         ax.plot(t, h, **style)
         if len(h) and np.max(h) > 20 * np.min(h):
@@ -136,25 +87,29 @@ class Plots:
         elif len(h) and np.ptp(h) < 1e-6 * np.max(h):  # rounding is no picture
             ax.set_ylim(0.5 * np.max(h), 1.5 * np.max(h))
         ax.set(xlabel="t", ylabel="h")
-        ax.set_title(f"step size, {_system(sol)}, {_step(sol)}", loc="left")
+        title(ax, f"step size, {named.system_name(sol)}, {named.step_words(sol)}")
         return ax
 
     def axis(self, which: int = 3, ax: Axes | None = None, **style: Any) -> Axes:
         """Of a body on SO(3) or S^3: where its axis 1, 2 or 3 points, on the unit sphere seen from above and aside;
         fainter behind the sphere."""
         sol = self.trajectory
-        group = _group(sol)
+        group = named.group_name(sol)
         if group not in ROTATIONS:
             raise ValueError(
-                f"axis draws rotations, configurations of {_system(sol)} are not; use path(x, y)"
+                f"axis draws rotations, configurations of {named.system_name(sol)} are not; use path(x, y)"
             )
         if which not in (1, 2, 3):
             raise ValueError(f"a body has the axes 1, 2 and 3, got {which!r}")
-        ax = _axes(ax, (4.8, 4.6))
+        ax = axes(ax, (4.8, 4.6))
         ends = np.asarray(ROTATIONS[group](np.asarray(sol.q)))[:, :, which - 1]
         across, up, towards = (ends @ SIGHT).T
-        width = float(np.clip(1.4 * (400 / len(ends)) ** 0.5, 0.3, 1.4))
-        style = {"lw": width, **method_style(_label(sol)), **style}
+        style = {
+            "lw": width_of(len(ends), 1.4, 0.3),
+            "rasterized": len(ends) > PIXELS,
+            **method_style(named.method_name(sol)),
+            **style,
+        }
         ax.add_patch(Circle((0, 0), 1, fill=False, color="0.75", lw=1))
         hidden = towards < 0
         for part, fade in ((~hidden, 1.0), (hidden, 0.35)):
@@ -166,39 +121,149 @@ class Plots:
             ax.annotate(name, 1.12 * axis[:2], ha="center", va="center", color="0.4")
         ax.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), xticks=[], yticks=[], aspect="equal")
         ax.spines[:].set_visible(False)
-        ax.set_title(
-            f"{_system(sol)}, body axis {which}, t = {sol.t[0]:g} to {sol.t[-1]:g} (start marked)", loc="left"
-        )
+        title(ax, f"{named.system_name(sol)}, body axis {which}, {named.span_words(sol)} (start marked)")
         return ax
 
     def path(self, x: str | None = None, y: str | None = None, ax: Axes | None = None, **style: Any) -> Axes:
         """One coordinate against another, by name; the first two by default, the third axis of a rotating body."""
         sol = self.trajectory
-        if x is None and y is None and _group(sol) in ROTATIONS:
+        if x is None and y is None and named.group_name(sol) in ROTATIONS:
             return self.axis(ax=ax, **style)
-        names = _coordinates(sol)
+        names = named.coordinates(sol)
         if len(names) < 2:
-            raise ValueError(f"path needs two coordinates, {_system(sol)} has one; plot sol.t against sol.q")
+            raise ValueError(
+                f"path needs two coordinates, {named.system_name(sol)} has one; plot sol.t against sol.q"
+            )
         x, y = x or names[0], y or names[1]
         for name in (x, y):
             if name not in names:
                 raise ValueError(f"no coordinate {name!r}; choose from: {', '.join(names)}")
-        ax = _axes(ax, (4.8, 4.4))
+        ax = axes(ax, (4.8, 4.4))
         xs, ys = sol.q[:, names.index(x)], sol.q[:, names.index(y)]
-        # Long paths are drawn thin, so that their texture stays visible.
-        width = float(np.clip(1.2 * (400 / len(xs)) ** 0.5, 0.15, 1.2))
-        style = {"lw": width, **method_style(_label(sol)), **style}
+        style = {
+            "lw": width_of(len(xs)),
+            "rasterized": len(xs) > PIXELS,
+            **method_style(named.method_name(sol)),
+            **style,
+        }
         ax.plot(xs, ys, **style)
         ax.plot(xs[:1], ys[:1], "o", ms=6, color="black", zorder=3)
-        ax.set(xlabel=x, ylabel=y)
-        ax.set_title(f"{_system(sol)}, t = {sol.t[0]:g} to {sol.t[-1]:g} (start marked)", loc="left")
-        ax.set_aspect("equal", adjustable="datalim")
+        ax.set(xlabel=named.with_unit(sol, x), ylabel=named.with_unit(sol, y))
+        title(ax, f"{named.system_name(sol)}, {named.span_words(sol)} (start marked)")
+        if not {x, y} & set(named.angles(sol)):  # an angle has no length to compare with
+            ax.set_aspect("equal", adjustable="datalim")
+        short_numbers(ax, 4)
         return ax
+
+    def integrals(
+        self,
+        names: Sequence[str] | Mapping[str, Callable] | None = None,
+        ax: Axes | Sequence[Axes] | None = None,
+        log: bool = False,
+        window: float | None = None,
+        full: bool = False,
+        **style: Any,
+    ) -> Panels:
+        """Deviations from the start against time, a row each: of the energy, the moving energy of affine constraints
+        and the integrals that the system names; their running means, over `window` units of time, are drawn strong.
+
+        `names` chooses, or is a mapping from names to functions of (q, v), or (t, q, v), of your own. `log=True`
+        draws absolute values on a log axis, `full=True` the energy of the method's own velocity.
+        """
+        sol = self.trajectory
+        found = named.integrals(sol, names, full)
+        panels = _rows(ax, [x.name for x in found])
+        style = method_style(named.method_name(sol)) | style
+        window = mean_window(sol.t, window)
+        for x in found:
+            draw_deviation(panels[x.name], sol.t, x.values, style, log, window)
+            name_deviation(panels[x.name], x, log)
+        what = "deviation from the start" + (f", strong: mean over {window:.3g}" if window else "")
+        words = f"{named.system_name(sol)}, {named.step_words(sol)}"
+        title(panels[found[0].name], f"{words}: {what}" if len(words + what) < 72 else f"{words}\n{what}")
+        return panels
+
+    def phase(self, x: str | None = None, y: str | None = None, ax: Axes | None = None, **style: Any) -> Axes:
+        """A phase portrait: a coordinate against its velocity, or two quantities by name, such as "xi" and "xi'".
+
+        Angles lie in (-pi, pi]. By default the first angle is drawn, else the first coordinate; of a body on a
+        group the first two velocities. Long runs are dots.
+        """
+        sol = self.trajectory
+        x, y = named.phase_names(sol, x, y)
+        turning = [name in named.angles(sol) for name in (x, y)]
+        xs, ys = (
+            named.wrapped(values) if angle else values
+            for values, angle in zip((named.quantity(sol, x), named.quantity(sol, y)), turning, strict=True)
+        )
+        ax = axes(ax, (4.8, 4.4))
+        style = {**method_style(named.method_name(sol)), **style}
+        if len(xs) > DOTS:
+            size = max(1.5 * (DOTS / len(xs)) ** 0.5, 0.5)
+            dots = {"ls": "", "marker": "o", "mew": 0, "ms": size, "rasterized": len(xs) > PIXELS}
+            ax.plot(xs, ys, **{**style, **dots})
+        else:
+            jumping = [values for values, angle in zip((xs, ys), turning, strict=True) if angle]
+            ax.plot(*named.broken(xs, ys, *jumping), **{"lw": 1.0, **style})
+        ax.plot(xs[:1], ys[:1], "o", ms=6, color="black", zorder=3)
+        for values, angle, axis in zip((xs, ys), turning, (ax.xaxis, ax.yaxis), strict=True):
+            if angle and np.ptp(values) > np.pi:
+                axis.set_ticks(np.pi * np.arange(-1, 1.1, 0.5), TURN)
+        ax.set(xlabel=named.with_unit(sol, x), ylabel=named.with_unit(sol, y))
+        title(ax, f"{named.system_name(sol)}, {named.span_words(sol)} (start marked)")
+        return ax
+
+    def coordinates(
+        self, names: Sequence[str] | None = None, ax: Axes | Sequence[Axes] | None = None, **style: Any
+    ) -> Panels:
+        """Every coordinate against time, or those of these names, one axes each."""
+        sol = self.trajectory
+        known = named.coordinates(sol)
+        chosen = list(known) if names is None else [names] if isinstance(names, str) else list(names)
+        for name in chosen or [""]:
+            if name not in known:
+                raise ValueError(f"no coordinate {name!r}; choose from: {', '.join(known)}")
+        columns = 1 if len(chosen) < 6 else 2 if len(chosen) % 3 else 3
+        panels = _rows(ax, chosen, columns, 1.2)
+        style = {"lw": 1.2, **method_style(named.method_name(sol)), **style}
+        for name, panel in panels.items():
+            panel.plot(*extremes(sol.t, np.asarray(sol.q)[:, known.index(name)]), **style)
+            panel.set_ylabel(named.with_unit(sol, name))
+            panel.margins(y=0.1)
+        title(panels[chosen[0]], f"{named.system_name(sol)}, {named.step_words(sol)}")
+        return panels
+
+    def constraint(self, ax: Axes | None = None, **style: Any) -> Axes:
+        """The largest entry of A(q) v, or of A(q) v - b(q), against time on a log axis."""
+        sol = self.trajectory
+        if sol.system is not None and not sol.system.constrained:
+            raise ValueError(f"{named.system_name(sol)} has no constraint, so there is no residual to draw")
+        ax = axes(ax)
+        draw_residual(ax, sol.t, sol.constraint_residual(), method_style(named.method_name(sol)) | style)
+        title(ax, f"constraint residual, {named.system_name(sol)}, {named.step_words(sol)}")
+        return ax
+
+
+def _rows(
+    ax: Axes | Sequence[Axes] | None, names: Sequence[str], columns: int = 1, height: float = 1.7
+) -> Panels:
+    """One axes a name: new ones below each other, or those given."""
+    if ax is None:
+        return Panels(zip(names, stacked(len(names), columns, height)[1], strict=True))
+    given = [ax] if isinstance(ax, Axes) else list(ax)
+    if len(given) != len(names):
+        raise ValueError(
+            f"there are {len(names)} curves to draw ({', '.join(names)}), each in axes of its own, but ax holds "
+            f"{len(given)}; give as many, or fewer names"
+        )
+    for one in given:
+        axes(one).set_xlabel("t")
+    return Panels(zip(names, given, strict=True))
 
 
 def compare_energies(runs: Mapping[str, Trajectory], ax: Axes | None = None, full: bool = True) -> Axes:
     """The energy errors of several runs in one picture, labelled by their keys."""
-    ax = _axes(ax)
+    ax = axes(ax)
     for name, run in runs.items():
         run.plot.energy(ax=ax, full=full, label=name)
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)

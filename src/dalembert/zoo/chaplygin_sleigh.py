@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.model import System
+from dalembert.model import System, scene
 
 POINTS = ("contact", "mass-centre")
 
@@ -69,6 +69,10 @@ class ChaplyginSleigh(System):
             "turning": turning,
         }
 
+    def scene(self, t, q):
+        back = self.offset * jnp.stack([jnp.cos(q[2]), jnp.sin(q[2])]) if self.point == "mass-centre" else 0.0
+        return sleigh(q[:2] - back, q[2], self.offset, jnp.sqrt(self.inertia / self.mass))
+
     def solution(self, t, q0, v0):
         """The exact motion (q, v) at increasing times t from the start.
 
@@ -108,3 +112,20 @@ class ChaplyginSleigh(System):
         c, s = np.cos(theta), np.sin(theta)
         q = np.stack([x + lever * c, y + lever * s, theta], axis=-1)
         return q, np.stack([u * c - lever * w * s, u * s + lever * w * c, w], axis=-1)
+
+
+def sleigh(contact, heading, offset, gyration):
+    """A board with this radius of gyration on a blade and two feet, its mass centre marked."""
+    turn, length, width = scene.about_z(heading), 3.37 * gyration, 0.8 * gyration
+
+    def on(forward, left, height):
+        return scene.place(contact) + turn @ jnp.stack(
+            [jnp.asarray(x, float) for x in (forward, left, height)]
+        )
+
+    ahead, aside, up = offset + 0.4 * length, 0.4 * width, 0.6
+    feet = [scene.rod(on(ahead, x, 0.0), on(ahead, x, up), 0.07) for x in (-aside, aside)]
+    board = scene.box(on(offset, 0.0, up + 0.06), (length, width, 0.12), heading)
+    centre = scene.point(on(offset, 0.0, up + 0.14), 0.13, scene.GOLD)
+    ground = [scene.floor(), scene.trace(contact), scene.direction(contact, heading, 1.6 * length)]
+    return [*ground, *feet, scene.blade(contact, heading, 1.3, up), board, centre]

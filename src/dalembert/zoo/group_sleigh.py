@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 
 from dalembert.model import GroupSystem, groups
+from dalembert.zoo.chaplygin_sleigh import sleigh
 
 
 class GroupSleigh(GroupSystem):
@@ -32,3 +33,6 @@ class GroupSleigh(GroupSystem):
     def sections(self):
         adjoint = self.group.adjoint
         return {"forward": lambda g: adjoint(g)[:, 0], "turning": lambda g: adjoint(g)[:, 2]}
+
+    def scene(self, t, q):
+        return sleigh(q[:2], q[2], self.offset, jnp.sqrt(self.moment / self.mass))

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from dalembert.model import System
+from dalembert.model import System, scene
 
 
 class HarmonicCVT(System):
@@ -27,3 +27,22 @@ class HarmonicCVT(System):
     def starts(self):
         k = jnp.array([-0.5, 1.0]) / jnp.sqrt(1.25)
         return {"default": ([1.0, 1.0, 0.5], [*(0.3 * k), 1.0])}
+
+    def scene(self, t, q):
+        """The springs of V = xi^2/2 push the wheel to the middle; those of the two angles are inside."""
+        hub = jnp.stack([q[2], jnp.zeros(()), jnp.ones(())])
+        ends = (jnp.array([side, 0.0, 1.0]) for side in (-1.9, 1.9))
+        return [*transmission(q[0], q[1], q[2], 1.9), *(scene.spring(end, hub, 0.14) for end in ends)]
+
+
+def transmission(x1, x2, ratio, reach):
+    """A disc turned by x2 that drives a wheel of radius 1, turned by x1, at the distance `ratio` from its middle:
+    x1' = -ratio x2'."""
+    left, right = (jnp.array([side, 0.0, 1.0]) for side in (-reach, reach))
+    down = jnp.array([1.0, 1.0, -0.12])
+    frame = [
+        scene.rod(left, right, 0.05, scene.LIGHT),
+        *(scene.rod(end, end * down, 0.07, scene.LIGHT) for end in (left, right)),
+    ]
+    wheel = scene.wheel(jnp.stack([ratio, *jnp.zeros(2)]), 0.5 * jnp.pi, roll=x1)
+    return [scene.disc((0.0, 0.0, -0.06), x2, reach - 0.2, 0.12, colour=scene.LIGHT), *frame, wheel]

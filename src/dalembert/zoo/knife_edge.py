@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.model import System
+from dalembert.model import System, scene
 
 
 class KnifeEdge(System):
@@ -31,6 +31,18 @@ class KnifeEdge(System):
 
     def starts(self):
         return {"default": ([0.0, 0.0, jnp.pi / 2], [0.0, 0.0, 1.0])}
+
+    def scene(self, t, q):
+        at, heading = q[:2], jnp.arctan2(jnp.sin(q[2]), jnp.cos(q[2]) - self.eps)
+        middle = jnp.stack([q[0], q[1], jnp.asarray(0.75)])
+        return [
+            scene.floor(),
+            scene.trace(at),
+            scene.direction(at, heading, length=4.0),
+            scene.blade(at, heading, length=2.0, height=0.5),
+            scene.box(middle, (1.5, 0.5, 0.5), heading),
+            scene.arrow(middle, jnp.stack([jnp.asarray(2.0 * self.pull, float), *jnp.zeros(2)]), 0.07),
+        ]
 
     def solution(self, t, q0, v0):
         """The exact motion (q, v) at times t, for eps = 0.

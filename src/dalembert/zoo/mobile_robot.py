@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from dalembert.model import scene
 from dalembert.zoo.rolling_disk import RollingDisk
 
 
@@ -12,6 +13,18 @@ class MobileRobot(RollingDisk):
 
     def potential(self, q):
         return self.strength * jnp.sin(q[3])
+
+    def scene(self, t, q):
+        """The disk in a fork that carries a box."""
+        at, turn = jnp.stack([q[0], q[1], jnp.zeros(())]), scene.about_z(q[3])
+
+        def fork(side):
+            return scene.rod(
+                at + turn @ jnp.array([0.0, side, 1.0]), at + turn @ jnp.array([0.0, side, 2.2]), 0.06
+            )
+
+        body = scene.box(at + jnp.array([0.0, 0.0, 2.35]), (1.1, 0.7, 0.4), heading=q[3])
+        return [*super().scene(t, q), fork(-0.16), fork(0.16), body]
 
     def sections(self):
         """The potential leaves translations and rolling; turning changes it."""

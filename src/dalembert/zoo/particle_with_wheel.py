@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from dalembert.model import System
+from dalembert.model import System, scene
 
 
 class ParticleWithWheel(System):
@@ -28,6 +28,9 @@ class ParticleWithWheel(System):
 
     def starts(self):
         return {"default": ([1.0, 0.6, 0.5, 0.0], [1.0, 0.5, 0.6, 0.8])}
+
+    def scene(self, t, q):
+        return [*super().scene(t, q), scene.disc(q[:3], q[3], 0.9, 0.12, relative=True)]
 
     def generators(self, q):
         """Shifts of z, turns of the wheel."""

@@ -2,7 +2,8 @@
 
 import jax.numpy as jnp
 
-from dalembert.model import System
+from dalembert.model import System, scene
+from dalembert.zoo.harmonic_cvt import transmission
 
 
 class PendulumCVT(System):
@@ -33,3 +34,12 @@ class PendulumCVT(System):
             "oscillating": ([1.0, 1.0, 0.0], [0.0, 0.0, 3.6**0.5]),
             "rotating": ([1.0, 1.0, 0.0], [0.0, 0.0, 8.0**0.5]),
         }
+
+    def scene(self, t, q):
+        """The wheel follows the bob sideways, by a thin bar between the two."""
+        pivot, top, foot = (jnp.array(x) for x in ([0.0, 0.0, 3.4], [0.0, 1.8, 3.4], [0.0, 1.8, -0.12]))
+        bob = pivot + jnp.stack([jnp.sin(q[2]), jnp.zeros(()), -jnp.cos(q[2])])
+        stand = [scene.rod(top, end, 0.06, scene.LIGHT) for end in (pivot, foot)]
+        bar = scene.rod(jnp.stack([bob[0], *jnp.array([0.0, 1.0])]), bob, 0.03, scene.LIGHT)
+        pendulum = [scene.rod(pivot, bob, 0.045), scene.point(bob, 0.18)]
+        return [*transmission(q[0], q[1], bob[0], 1.6), *stand, bar, *pendulum]

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from dalembert.model import RheonomicSystem
+from dalembert.model import RheonomicSystem, scene
 
 
 class RheonomicParticle(RheonomicSystem):
@@ -59,3 +59,12 @@ class TravellingWell(RheonomicSystem):
 
     def starts(self):
         return {"default": ([1.0, 0.6, 0.5], [1.0, 0.5, 0.6])}
+
+    def scene(self, t, q):
+        """The particle on a spring from the bottom of the well, which is a line along z."""
+        bottom = jnp.stack([jnp.zeros(()), self.c * t, q[2]])
+        return [
+            *super().scene(t, q),
+            scene.spring(bottom, q, colour=scene.LIGHT),
+            scene.point(bottom, colour=scene.LIGHT),
+        ]

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from dalembert.model import System
+from dalembert.model import System, scene
 
 
 class RollingDisk(System):
@@ -28,6 +28,15 @@ class RollingDisk(System):
 
     def starts(self):
         return {"default": self._rolling(heading=0.3, speed=1.2, turning=1.0)}
+
+    def scene(self, t, q):
+        at, heading = q[:2], q[3]
+        return [
+            scene.floor(),
+            scene.trace(at),
+            scene.direction(at, heading, length=4.0),
+            scene.wheel(at, heading, roll=-q[2]),
+        ]
 
     def generators(self, q):
         """Translations of all coordinates."""

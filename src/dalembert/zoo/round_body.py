@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax.numpy as jnp
 
-from dalembert.model import GroupSystem, groups
+from dalembert.model import GroupSystem, groups, scene
 
 GROUPS = {"SO(3)": groups.SO3(), "S^3": groups.S3()}
 DISTRIBUTIONS = ("mixed", "right-invariant", "left-invariant")
@@ -48,6 +48,15 @@ class RoundBody(GroupSystem):
         g = self.group.exp(jnp.array([0.3, -0.2, 0.5]))
         a, w = self.constraints(g)[0], jnp.array([0.5, -0.7, 0.9])
         return {"default": (g, w - a * jnp.sum(a * w) / jnp.sum(a * a))}
+
+    def scene(self, t, q):
+        """The ball, and in gold the axis about which it must not turn now."""
+        turn, centre = self.group.adjoint(q), jnp.zeros(3)
+        axis = turn @ self.constraints(q)[0]
+        axis = 1.25 * axis / jnp.sqrt(jnp.sum(axis**2))
+        forbidden = scene.rod(-axis, axis, 0.02, scene.GOLD)
+        ball = scene.ball(centre, 0.5, turn)
+        return [scene.sphere(), scene.trace(turn[:, 2]), ball, forbidden, scene.axes(centre, turn)]
 
     def sections(self):
         if (

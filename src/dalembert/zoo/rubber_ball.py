@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from dalembert.model import GroupSystem
+from dalembert.model import GroupSystem, scene
 from dalembert.model.groups import SO3, Product, Rn
 
 
@@ -37,3 +37,8 @@ class RubberBall(GroupSystem):
         q = jnp.concatenate([SO3().identity(), jnp.array([1.0, 0.2])])
         speed = (0.3, 0.8)
         return {"default": (q, jnp.array([speed[1] / self.radius, -speed[0] / self.radius, 0.0, *speed]))}
+
+    def scene(self, t, q):
+        a = jnp.asarray(self.radius, float)
+        turn = SO3().adjoint(q[:9]).T
+        return [scene.floor(), scene.trace(q[9:]), scene.ball(scene.place(q[9:], a), a, turn)]

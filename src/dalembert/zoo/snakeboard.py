@@ -6,7 +6,7 @@ from typing import Literal
 import equinox as eqx
 import jax.numpy as jnp
 
-from dalembert.model import System
+from dalembert.model import System, scene
 
 CONVENTIONS = ("relative", "absolute")
 
@@ -65,6 +65,33 @@ class Snakeboard(System):
         forward, turning = 0.7 * self.radius * math.cos(relative), -0.7 * math.sin(relative)
         v0 = [forward * math.cos(theta), forward * math.sin(theta), turning, 0.9, 1.0]
         return {"default": ([0.0, 0.0, theta, 0.0, phi], v0)}
+
+    def scene(self, t, q):
+        """The front axle heads along theta - phi, the back one along theta + phi: that is how they move."""
+        r, theta = jnp.asarray(self.radius, float), q[2]
+        phi = q[4] if self.convention == "relative" else q[4] - theta
+        psi = q[3] if self.psi == "absolute" else q[3] + theta
+        ahead, middle = jnp.stack([jnp.cos(theta), jnp.sin(theta)]), scene.place(q[:2], 0.4 * r)
+
+        def axle(at, heading):
+            across = 0.35 * r * jnp.stack([-jnp.sin(heading), jnp.cos(heading)])
+            tyres = [
+                scene.wheel(at + x, heading, 0.0, 0.15 * r, width=0.1 * r, colour=scene.DARK, marked=False)
+                for x in (-across, across)
+            ]
+            ends = scene.place(at - across, 0.15 * r), scene.place(at + across, 0.15 * r)
+            return [
+                *tyres,
+                scene.rod(*ends, 0.04 * r),
+                scene.rod(scene.place(at), scene.place(at, 0.35 * r), 0.05 * r),
+            ]
+
+        board = scene.box(middle, (2.4 * r, 0.42 * r, 0.1 * r), theta)
+        rotor = scene.disc(
+            middle + jnp.array([0.0, 0.0, 0.2]) * r, psi, 0.45 * r, 0.1 * r, colour=scene.LIGHT
+        )
+        front, back = axle(q[:2] + r * ahead, theta - phi), axle(q[:2] - r * ahead, theta + phi)
+        return [scene.floor(), scene.trace(q[:2]), *front, *back, board, rotor]
 
     def integrals(self):
         rotor = (lambda q, v: v[3]) if self.psi == "absolute" else (lambda q, v: v[3] + v[2])

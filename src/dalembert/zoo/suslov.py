@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.model import GroupSystem, groups
+from dalembert.model import GroupSystem, groups, scene
 
 
 class Suslov(GroupSystem):
@@ -35,6 +35,25 @@ class Suslov(GroupSystem):
     def sections(self):
         """The body's own first and second axis."""
         return {f"axis {i + 1}": lambda g, i=i: self.group.adjoint(g)[:, i] for i in range(2)}
+
+    def scene(self, t, q):
+        """A block, two weights that tilt its inertia, and in gold the axis about which it must not turn."""
+        turn, centre = self.group.adjoint(q), jnp.zeros(3)
+        a, b, c = (jnp.asarray(x, float) for x in (self.i11, self.i22, self.i33))
+        edges = jnp.sqrt(jnp.maximum(jnp.stack([b + c - a, a + c - b, a + b - c]), 0.02 * (a + b + c)))
+        weight = turn @ jnp.stack(
+            [-jnp.asarray(self.i13, float), -jnp.asarray(self.i23, float), 0.45 * jnp.ones(())]
+        )
+        axis = 1.25 * turn[:, 2]
+        return [
+            scene.sphere(),
+            scene.trace(turn[:, 2]),
+            scene.box(centre, 1.3 * edges / jnp.sqrt(jnp.sum(edges**2)), turn=turn),
+            scene.rod(-axis, axis, 0.015, scene.GOLD),
+            scene.rod(-weight, weight, 0.015),
+            *(scene.point(x, 0.09, scene.DARK) for x in (weight, -weight)),
+            scene.axes(centre, turn),
+        ]
 
     def solution(self, t, q0, v0):
         """The exact motion (q, v) at times t.

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.model import System
+from dalembert.model import System, scene
 
 
 class BallOnTurntable(System):
@@ -45,6 +45,14 @@ class BallOnTurntable(System):
     def _rolling(self, x, v, spin):
         w2, w1 = (v[0] + self.rate * x[1]) / self.radius, (self.rate * x[0] - v[1]) / self.radius
         return [*x, 0.0, 0.0, 0.0], [*v, w1, w2, spin]
+
+    def scene(self, t, q):
+        a = jnp.asarray(self.radius, float)
+        return [
+            scene.disc((0.0, 0.0, -0.05 * a), self.rate * t, 4 * a, 0.1 * a, colour=scene.LIGHT),
+            scene.trace(q[:2]),
+            scene.ball(scene.place(q[:2], a), a, rolled=q[2:]),
+        ]
 
     def integrals(self):
         return {"spin": lambda q, v: v[4]}

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from dalembert.model import System
+from dalembert.model import System, scene
 
 
 class TwoWheeledRobot(System):
@@ -55,6 +55,23 @@ class TwoWheeledRobot(System):
     def starts(self):
         q = jnp.array([0.1, -0.2, 0.3, 0.0, 0.0])
         return {"default": (q, self.frame(q) @ jnp.array([1.0, 0.4]))}
+
+    def scene(self, t, q):
+        r, c, turn = jnp.asarray(self.radius, float), jnp.asarray(self.track, float), scene.about_z(q[2])
+
+        def on(forward, left, height):
+            return scene.place(q[:2]) + turn @ jnp.stack([forward, left, height])
+
+        zero = jnp.zeros(())
+        left = scene.wheel(on(zero, c, zero), q[2], q[3], r, width=0.2 * c)
+        right = scene.wheel(on(zero, -c, zero), q[2], q[4], r, width=0.2 * c)
+        body = scene.box(on(0.5 * r, zero, r), (2.2 * r, 1.4 * c, 0.5 * r), q[2])
+        caster = [
+            scene.point(on(1.3 * r, zero, 0.15 * r), 0.15 * r, scene.DARK),
+            scene.rod(on(1.3 * r, zero, 0.2 * r), on(1.3 * r, zero, r), 0.06 * r),
+        ]
+        centre = scene.point(on(jnp.asarray(self.offset, float), zero, 1.27 * r), 0.1 * r, scene.GOLD)
+        return [scene.floor(), scene.trace(q[:2]), left, right, *caster, body, centre]
 
     def generators(self, q):
         """Motions of the plane: (u, v, w) moves the cart by (u - w y, v + w x, w)."""

@@ -1,0 +1,35 @@
+"""The explorer from the command line."""
+
+import webbrowser
+
+from rich.console import Console
+
+from dalembert.cli.names import kind_named, method_named, parameters_given, zoo_systems
+from dalembert.view.explorer import explorer
+
+
+def explore_and_wait(
+    console: Console,
+    system: str,
+    methods: list[str],
+    parameters: list[str],
+    h: float | None,
+    steps: int,
+    start: str | None,
+    port: int | None,
+    browser: bool,
+) -> None:
+    """Starts the explorer, says where it is, and waits for Ctrl-C."""
+    kind, kinds = kind_named(system), zoo_systems()
+    given = parameters_given(system, kind, parameters)
+    for method in methods:
+        method_named(method)
+    name = next((known for known, each in kinds.items() if each is kind), system)
+    if name not in kinds:
+        kinds = {name: kind, **kinds}
+    running = explorer(kinds, name, methods, port, parameters=given, h=h, steps=steps, start=start)
+    console.print(f"The explorer is at {running.url}", highlight=False, soft_wrap=True)
+    console.print("It can be reached from this machine alone. Ctrl-C ends it.")
+    if browser:
+        webbrowser.open(running.url)
+    running.wait()

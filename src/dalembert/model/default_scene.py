@@ -1,0 +1,72 @@
+"""What a system without a scene of its own looks like."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from dalembert.model import scene
+from dalembert.model.geometry import frame_at, rate
+from dalembert.model.groups import H3, S3, SE2, SE3, SO3, Group, Product, Rn, Torus
+from dalembert.model.system import System
+
+
+def default_scene(system: System, t: Array, q: Array) -> list[scene.Part]:
+    """A particle at the first coordinates that are no angles, or a body where a group rotates, with its trace and the
+    directions that the constraint allows; where all are angles, a dial for each."""
+    if system.group is not None and (body := _body(system.group, q)):
+        return body
+    shown = [i for i, name in enumerate(system.coordinates) if name not in system.angles][:3]
+    if not shown:
+        return [
+            part
+            for i in range(system.dimension)
+            for part in (scene.disc((2.4 * i, 0.0, 0.0), q[i], 1.0), scene.trace(_tip(2.4 * i, q[i])))
+        ]
+    numbers = [q[i] for i in shown]
+    flat = len(numbers) < 3
+    at = scene.place([*numbers, 0.0][:2] if flat else numbers)
+    parts = [scene.trace(at), scene.point(at)] + [scene.floor()] * flat
+    if len(shown) > 1 and system.constrained:
+        parts.append(scene.tile(at, _allowed(system, t, q, shown), flat=flat))
+    return parts
+
+
+def _tip(x: float, angle: Array) -> Array:
+    return jnp.stack([x + jnp.cos(angle), jnp.sin(angle), jnp.zeros_like(angle)])
+
+
+def _allowed(system: System, t: Array, q: Array, shown: list[int]) -> Array:
+    """(3, k) how the shown coordinates change along the allowed velocities."""
+    now = system.at(t)
+    rates = jax.vmap(lambda v: rate(now, q, v), 1, 1)(frame_at(now, q))[jnp.array(shown)]
+    return jnp.concatenate([rates, jnp.zeros((3 - len(shown), rates.shape[1]))])
+
+
+def _body(group: Group, q: Array) -> list[scene.Part]:
+    """A block that moves with the element; nothing where the group does not rotate."""
+    at, turn, fixed = jnp.zeros(3), None, True
+    start = 0
+    for factor in group.factors if isinstance(group, Product) else (group,):
+        g = q[start : start + factor.size]
+        start += factor.size
+        if isinstance(factor, SE2):
+            at, turn, fixed = scene.place(g[:2], 0.1), scene.about_z(g[2]), False
+        elif isinstance(factor, SE3):
+            m = factor.matrix(g)
+            at, turn, fixed = m[:3, 3], m[:3, :3], False
+        elif isinstance(factor, SO3 | S3):
+            turn = factor.adjoint(g)
+        elif isinstance(factor, H3 | Rn) and not isinstance(factor, Torus):
+            at, fixed = scene.place([*g, 0.0, 0.0][:3]), False
+    if turn is None:
+        return []
+    if fixed:
+        size = (1.0, 0.7, 0.35)
+        return [
+            scene.box(at, size, turn=turn),
+            scene.axes(at, turn),
+            scene.sphere(),
+            scene.trace(turn[:, 2]),
+        ]
+    size = (0.8, 0.5, 0.2)
+    return [scene.box(at, size, turn=turn, relative=True), scene.trace(at), scene.floor()]

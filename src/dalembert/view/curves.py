@@ -1,0 +1,70 @@
+"""Curves against time that several figures share: deviations with their running means."""
+
+import textwrap
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from dalembert.diagnostics import running_mean
+from dalembert.view.names import Quantity, symbol
+from dalembert.view.style import FLOOR, INTERVALS, envelope, extremes, log_ticks
+
+# A residual at rounding jumps from row to row; its size is that of the largest in each of so many intervals.
+RESIDUALS = 80
+# A running mean over a twentieth of the run says nothing about fewer rows.
+FEWEST = 40
+
+
+def mean_window(t: Any, window: float | None) -> float | None:
+    """The window of the running mean: the one given, else a twentieth of the run; None for a run too short."""
+    if window is not None or len(t) < FEWEST:
+        return window
+    # The mean is one of samples, which says little where some stand for much more time than others; the last row
+    # may follow sooner than the rest.
+    gaps = np.diff(np.asarray(t, float))[:-1]
+    return float(t[-1] - t[0]) / 20 if np.max(gaps) < 4 * np.min(gaps) else None
+
+
+def draw_deviation(
+    ax: Axes, t: Any, values: Any, style: dict[str, Any], log: bool, window: float | None
+) -> None:
+    """A deviation from the start as a thin light curve, and its running mean over it."""
+    t, values = np.asarray(t, float), np.asarray(values, float)
+    deviation = values - values[0]
+    if log:
+        # The start itself deviates by nothing, which has no logarithm.
+        t, deviation = t[1:], np.abs(deviation[1:])
+    light = {"lw": 1.3, **style}
+    mean = None if window is None else running_mean(t, deviation, window)
+    if mean is not None:
+        light |= {"alpha": 0.4, "label": None, "lw": 0.8, "ls": "-"}
+    shown = envelope(t, np.maximum(deviation, FLOOR)) if log else extremes(t, deviation)
+    ax.plot(*shown, **light)
+    if mean is not None:
+        chosen = np.unique(np.linspace(0, len(mean[0]) - 1, INTERVALS).astype(int))
+        times, middle = mean[0][chosen], mean[1][chosen]
+        ax.plot(times, np.maximum(middle, FLOOR) if log else middle, **{"lw": 1.7, **style})
+    if log:
+        ax.set_yscale("log")
+        log_ticks(ax)
+
+
+def name_deviation(ax: Axes, quantity: Quantity, log: bool) -> None:
+    """Label and limits of an axis of deviations."""
+    words = textwrap.fill(symbol(quantity.name), 18)
+    ax.set_ylabel(words if quantity.kept else f"{words}\n(may change)")
+    lines = [np.asarray(line.get_ydata(), float) for line in ax.lines]
+    if log or any(np.any(y) for y in lines):
+        return
+    # A deviation of nothing at all: the axis is as wide as rounding.
+    size = np.finfo(float).eps * (abs(float(quantity.values[0])) or 1.0)
+    ax.set_ylim(-size, size)
+
+
+def draw_residual(ax: Axes, t: Any, residual: Any, style: dict[str, Any]) -> None:
+    """A residual on a logarithmic axis, at its floor where it is zero."""
+    ax.plot(*envelope(t, np.maximum(np.asarray(residual, float), FLOOR), RESIDUALS), **{"lw": 1.3, **style})
+    ax.set_yscale("log")
+    log_ticks(ax)
+    ax.set(xlabel="t", ylabel="constraint residual")

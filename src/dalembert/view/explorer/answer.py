@@ -1,0 +1,169 @@
+"""The runs of a request, and what is to be said about them."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.diagnostics import (
+    CoupledSystem,
+    Orbit,
+    Verdict,
+    drift,
+    measured_period,
+    orbit,
+    resonance,
+    section,
+)
+from dalembert.methods import method_from_text
+from dalembert.numerics import over_rows
+from dalembert.simulate import Status, Trajectory, simulate
+from dalembert.view.explorer.request import MOST_STEPS, ROWS, Request, built, numbers
+from dalembert.view.film import Film, film
+from dalembert.view.names import integrals, method_name
+from dalembert.view.panels import Panel, panel, panels
+
+
+@dataclass(frozen=True)
+class Said:
+    """A sentence about one run; `bad` where the run should not be trusted."""
+
+    label: str
+    text: str
+    bad: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the page shows; `problems` are sentences about what could not be run."""
+
+    request: Request
+    runs: list[Trajectory]
+    film: Film | None
+    panels: list[Panel]
+    verdicts: list[Said]
+    problems: list[str]
+
+
+def answer(request: Request, kinds: Mapping[str, Any]) -> Answer:
+    """Runs each method; whatever is wrong with the request becomes a sentence, never an exception."""
+    try:
+        system = built(request, kinds)
+        q0, v0 = numbers(request.q0, "q0"), numbers(request.v0, "v0")
+        if not 1 <= request.steps <= MOST_STEPS:
+            raise ValueError(f"steps must be between 1 and {MOST_STEPS:,}, got {request.steps:,}")
+        if not request.methods:
+            raise ValueError("no method is chosen; choose one or more")
+        if len(set(request.methods)) < len(request.methods):
+            raise ValueError("a method is chosen twice; choose different ones")
+    except (ValueError, TypeError) as error:
+        return Answer(request, [], None, [], [], [str(error)])
+    runs, problems = [], []
+    for spelling in request.methods:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what they say is told as a verdict
+                run = simulate(
+                    system,
+                    method_from_text(spelling),
+                    q0,
+                    v0,
+                    h=request.h,
+                    steps=request.steps,
+                    save_every=request.save_every,
+                    throw=False,
+                )
+            runs.append(run)
+        except (ValueError, TypeError) as error:
+            if str(error) not in problems:
+                problems.append(str(error))
+    shown = [run for run in runs if len(run.t) > 1]
+    problems += [f"{method_name(run)}: {run.message}" for run in runs if run not in shown]
+    if not shown:
+        return Answer(request, [], None, [], [], problems)
+    pictures = film(shown, frames=ROWS + 2, t=(float(shown[0].t[0]), float(max(run.t[-1] for run in shown))))
+    said = [x for run in shown for x in verdicts(run)]
+    return Answer(request, shown, pictures, panels(shown), said, problems)
+
+
+def verdicts(run: Trajectory) -> list[Said]:
+    """How the run ended, whether what should be kept drifts, and whether a parasitic mode grew."""
+    label = method_name(run)
+    said = [] if run.status is Status.OK else [Said(label, run.message, bad=True)]
+    said += [_judged(run, name, values) for name, values, kept in integrals(run) if kept]
+    if run.method is not None:
+        said += [Said(label, text, bad=True) for text in run.method.remarks(run)]
+    return said
+
+
+def _judged(run: Trajectory, name: str, values: np.ndarray) -> Said:
+    scale = float(np.nanmax(np.abs(values))) or 1.0
+    try:
+        found = drift(run.t, values, window=300 * float(run.h), scale=scale)
+        verdict, largest = found.verdict, found.largest
+    except ValueError:
+        verdict, largest = Verdict.SHORT, float(np.nanmax(np.abs(values - values[0])))
+    words = "too short to judge" if verdict is Verdict.SHORT else str(verdict)
+    text = f"{name}: {words}, largest deviation {largest:.1e}"
+    return Said(method_name(run), text, verdict is Verdict.DRIFT)
+
+
+@lru_cache(maxsize=64)
+def _coupled(tree: Any, leaves: tuple[float, ...], q0: tuple[float, ...]) -> CoupledSystem | None:
+    """The structure of driver and passenger; None where the system has none."""
+    try:
+        return CoupledSystem.of(jax.tree.unflatten(tree, leaves), q0)
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def _orbit(tree: Any, leaves: tuple[float, ...], q0: tuple[float, ...], v0: tuple[float, ...]) -> Orbit | None:
+    coupled = _coupled(tree, leaves, q0)
+    try:
+        return None if coupled is None else orbit(coupled, *section(coupled, q0, v0))
+    except ValueError:
+        return None
+
+
+def second_thoughts(found: Answer) -> tuple[list[Said], list[Panel]]:
+    """Of coupled systems: what became of the passenger's energy, and warnings of resonant steps.
+
+    Takes a second or so where a system is new, so the page asks for it when everything else is shown.
+    """
+    said, energies = [], []
+    for run in found.runs:
+        leaves, tree = jax.tree.flatten(run.system)
+        if run.system is None or any(np.ndim(x) for x in leaves):
+            return [], []
+        key = (tree, tuple(float(x) for x in leaves), tuple(np.asarray(run.q)[0].tolist()))
+        coupled = _coupled(*key)
+        if coupled is None:
+            return [], []
+        energies.append(
+            np.asarray(over_rows(CoupledSystem.passenger_energy)(coupled, *map(jnp.asarray, (run.q, run.v))))
+        )
+        said.append(_judged(run, "passenger energy", energies[-1]))
+        away = np.max(np.abs(np.asarray(run.v_full) - np.asarray(run.v)))
+        if run.method is None or run.method.variable_step or away < 1e-9:
+            continue  # nothing alternates: such methods have no resonance
+        path = _orbit(*key, tuple(np.asarray(run.v)[0].tolist()))
+        near = None if path is None else _near(run, coupled, path)
+        if near is not None:
+            text = (
+                f"resonant step: T/h = {sum(near):.3f} is near {near[0]:.3f}, where the driver feeds the part of "
+                "the velocity that changes sign every step. Change h a little, or use frame."
+            )
+            said.append(Said(method_name(run), text, bad=True))
+    return said, [panel("deviation of passenger energy", found.runs, energies)]
+
+
+def _near(run: Trajectory, coupled: CoupledSystem, path: Orbit) -> tuple[float, float] | None:
+    period = measured_period(run.t, run.q[:, coupled.index], path.base[0], coupled.is_angle)
+    angles = np.abs(np.angle(np.linalg.eigvals(path.rotation)))
+    return resonance(period, angles, float(run.h)) if np.isfinite(period) else None

@@ -1,0 +1,129 @@
+"""What the page asks for, and the Python script that does the same."""
+
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+import numpy as np
+
+from dalembert.methods import Composition, Method, method_from_text
+from dalembert.model import System
+
+MOST_STEPS, ROWS = 1_000_000, 20_000
+"""The longest run that the page makes, and the most rows that it keeps."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One picture: a system with its parameters, a start, methods by their spelling, step size and length."""
+
+    system: str
+    parameters: tuple[tuple[str, Any], ...]
+    q0: str
+    v0: str
+    methods: tuple[str, ...]
+    h: float
+    steps: int
+
+    @property
+    def save_every(self) -> int:
+        """How many steps lie between two rows that are kept."""
+        return max(1, math.ceil(self.steps / ROWS))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A parameter of a system: a number with a range for its slider, or a text with its choices (none known: any)."""
+
+    name: str
+    default: Any
+    low: float = 0.0
+    high: float = 0.0
+    choices: tuple[str, ...] = ()
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it gets a slider."""
+        return isinstance(self.default, float)
+
+
+def choices(kind: Any) -> list[Choice]:
+    """The parameters of a system's class that the page offers: numbers and texts with a default."""
+    if isinstance(kind, System):
+        return []
+    found = []
+    for p in inspect.signature(kind).parameters.values():
+        if isinstance(p.default, bool):
+            continue
+        if isinstance(p.default, int | float):
+            value = float(p.default)
+            far = 1.0 if value == 0 else 3 * abs(value)
+            found.append(Choice(p.name, value, 0.0 if value > 0 else -far, far))
+        elif isinstance(p.default, str):
+            literal = get_origin(p.annotation) is Literal
+            found.append(Choice(p.name, p.default, choices=get_args(p.annotation) if literal else ()))
+    return found
+
+
+def numbers(text: str, name: str) -> list[float]:
+    """The numbers of a text such as "0, 1.5, -2"."""
+    try:
+        return [float(x) for x in text.replace(";", ",").split(",") if x.strip()]
+    except ValueError:
+        raise ValueError(f"{name} must be numbers with commas between, such as 0, 1.5, -2; got {text!r}")
+
+
+def text_of(values: Any) -> str:
+    """Numbers as a text from which exactly they are read again."""
+    return ", ".join(repr(float(x) + 0.0) for x in np.asarray(values, float))
+
+
+def built(request: Request, kinds: Mapping[str, Any]) -> System:
+    """The system of a request."""
+    kind = kinds[request.system]
+    return kind if isinstance(kind, System) else kind(**dict(request.parameters))
+
+
+def code_of(method: Method) -> str:
+    """The expression that makes a method."""
+    if isinstance(method, Composition):
+        return f"da.Composition({code_of(method.method)}, {method.order})"
+    return f"da.{method!r}".replace("=Retraction(", "=da.discrete.Retraction(")
+
+
+def script(request: Request, kinds: Mapping[str, Any]) -> str:
+    """The Python script that makes the runs on the page and draws them."""
+    kind = kinds[request.system]
+    made, lines = request.system, ["import dalembert as da"]
+    if isinstance(kind, System) or not kind.__module__.startswith("dalembert.zoo"):
+        module, _, made = request.system.partition(":")
+        lines.append(f"from {module} import {made}")
+    else:
+        made = f"da.zoo.{made}"
+    if not isinstance(kind, System):
+        given = [
+            f"{x}={y!r}"
+            for x, y in request.parameters
+            if y != {c.name: c.default for c in choices(kind)}.get(x)
+        ]
+        made = f"{made}({', '.join(given)})"
+    every = f", save_every={request.save_every}" if request.save_every > 1 else ""
+    lines += [
+        "",
+        f"system = {made}",
+        f"q0, v0 = [{request.q0}], [{request.v0}]",
+        "runs = [",
+        "    da.simulate(system, method, q0, v0, "
+        f"h={request.h!r}, steps={request.steps}{every}, throw=False)",
+        "    for method in (",
+        *(f"        {code_of(method_from_text(spelling))}," for spelling in request.methods),
+        "    )",
+        "]",
+        "for run in runs:",
+        '    print(run.method.spelling, run.message, "energy change", abs(run.energy() - run.energy()[0]).max())',
+        'da.compare(runs)["energy"].figure.savefig("compare.png")',
+        'runs[0].animate("run.html")',
+    ]
+    return "\n".join(lines) + "\n"

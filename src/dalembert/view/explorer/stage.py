@@ -1,0 +1,152 @@
+"""The 3D scene in viser: one group of meshes a part, moved from frame to frame."""
+
+from typing import Any
+
+import numpy as np
+
+from dalembert.view.film import Copy, Film, Moving
+from dalembert.view.mesh import OWN, PAINTS, mesh
+
+# Points of a trace, at most; more are not seen and slow the browser.
+TRACE = 1000
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    """#rrggbb as three numbers."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def quaternions(turns: np.ndarray) -> np.ndarray:
+    """(k, 4) unit quaternions (w, x, y, z) of rotation matrices (k, 3, 3)."""
+    m = np.asarray(turns, float)
+    x, y, z = m[:, 0, 0], m[:, 1, 1], m[:, 2, 2]
+    # Four times the products of the quaternion's entries: each row is the quaternion times one of them.
+    rows = np.empty((len(m), 4, 4))
+    rows[:, 0, 0], rows[:, 1, 1] = 1 + x + y + z, 1 + x - y - z
+    rows[:, 2, 2], rows[:, 3, 3] = 1 - x + y - z, 1 - x - y + z
+    rows[:, 0, 1] = rows[:, 1, 0] = m[:, 2, 1] - m[:, 1, 2]
+    rows[:, 0, 2] = rows[:, 2, 0] = m[:, 0, 2] - m[:, 2, 0]
+    rows[:, 0, 3] = rows[:, 3, 0] = m[:, 1, 0] - m[:, 0, 1]
+    rows[:, 1, 2] = rows[:, 2, 1] = m[:, 1, 0] + m[:, 0, 1]
+    rows[:, 1, 3] = rows[:, 3, 1] = m[:, 0, 2] + m[:, 2, 0]
+    rows[:, 2, 3] = rows[:, 3, 2] = m[:, 2, 1] + m[:, 1, 2]
+    best = np.argmax(np.einsum("kii->ki", rows), axis=1)
+    q = rows[np.arange(len(m)), best]
+    return q / np.linalg.norm(q, axis=1, keepdims=True)
+
+
+class _Actor:
+    """A part in the scene."""
+
+    def __init__(self, scene: Any, name: str, part: Moving, colour: str, opacity: float | None):
+        self.part, self.quaternions = part, quaternions(part.turn)
+        self.frame = scene.add_frame(name, show_axes=False)
+        self.stretches = bool(np.ptp(part.size, axis=0).max() > 1e-12)
+        shape, own = mesh(part.kind), part.colour or colour
+        self.meshes = []
+        size = np.ones(3) if self.stretches else part.size[0]
+        for paint in sorted(set(shape.paints)):
+            handle = scene.add_mesh_simple(
+                f"{name}/{paint}",
+                np.asarray(shape.corners * size, np.float32),
+                shape.triangles(paint),
+                color=rgb(own if paint == OWN else PAINTS[paint]),
+                flat_shading=part.kind not in ("ball", "point", "rod"),
+                side="double",
+                opacity=opacity,
+                cast_shadow=False,
+                receive_shadow=False,
+            )
+            self.meshes.append(handle)
+        for i, line in enumerate(shape.lines):
+            points = np.stack([line[:-1], line[1:]], axis=1) * size
+            self.meshes.append(
+                scene.add_line_segments(
+                    f"{name}/line{i}", np.asarray(points, np.float32), rgb(own), thickness=2.0
+                )
+            )
+
+    def show(self, k: int) -> None:
+        """Moves the part to a frame."""
+        self.frame.position, self.frame.wxyz = self.part.at[k], self.quaternions[k]
+        if self.stretches:
+            size = tuple(float(x) for x in np.maximum(self.part.size[k], 1e-9))
+            for handle in self.meshes:
+                handle.scale = size
+
+
+class Stage:
+    """Everything in the 3D view; `play` replaces it by another film, `show` moves it to a frame."""
+
+    def __init__(self, server: Any):
+        self.server = server
+        self.film: Film | None = None
+        self.actors: list[_Actor] = []
+        self.root: Any = None
+
+    def play(self, film: Film, turn_camera: bool) -> None:
+        """Shows another film from its start."""
+        with self.server.atomic():
+            if self.root is not None:
+                self.root.remove()
+            self.root = self.server.scene.add_frame("/stage", show_axes=False)
+            self.actors = []
+            for i, copy in enumerate(film.copies):
+                self._copy(i, copy)
+            if film.has_floor:
+                self._floor(film)
+            self.film = film
+            self.show(0)
+        if turn_camera:
+            self._camera(film)
+
+    def show(self, k: int) -> None:
+        """Moves everything to frame k."""
+        with self.server.atomic():
+            for actor in self.actors:
+                actor.show(k)
+
+    def _copy(self, i: int, copy: Copy) -> None:
+        for j, part in enumerate(copy.parts):
+            name = f"/stage/{i}/{j}"
+            if part.kind == "trace":
+                every = max(1, len(part.at) // TRACE)
+                points = part.at[::every]
+                if len(points) > 1:
+                    segments = np.stack([points[:-1], points[1:]], axis=1).astype(np.float32)
+                    self.server.scene.add_line_segments(
+                        name, segments, rgb(part.colour or copy.colour), thickness=2.5
+                    )
+            elif part.kind != "floor" and (i == 0 or part.kind != "sphere"):
+                # Ghosts let the first run be seen through them.
+                opacity = None if i == 0 and part.kind != "tile" else 0.45
+                self.actors.append(_Actor(self.server.scene, name, part, copy.colour, opacity))
+
+    def _floor(self, film: Film) -> None:
+        middle, width = 0.5 * (film.low + film.high), 1.3 * max(film.extent, 1e-3)
+        cell = 10.0 ** np.floor(np.log10(width / 4))
+        cell *= next(x for x in (1, 2, 5, 10) if width / (cell * x) <= 14)
+        wide = float(np.ceil(width / cell) * cell)
+        self.server.scene.add_grid(
+            "/stage/floor",
+            wide,
+            wide,
+            position=(*(np.round(middle[:2] / cell) * cell), -1e-3 * width),
+            cell_size=float(cell),
+            section_size=float(5 * cell),
+            cell_color=(222, 226, 233),
+            section_color=(203, 210, 221),
+            fade_distance=float(8 * wide),
+            plane_color=(250, 251, 253),
+            plane_opacity=0.9,
+            shadow_opacity=0.0,
+        )
+
+    def _camera(self, film: Film) -> None:
+        middle, far = 0.5 * (film.low + film.high), 1.35 * max(film.extent, 1e-3)
+        place = middle + far * np.array([0.45, -1.0, 0.62])
+        start = self.server.initial_camera
+        start.position, start.look_at, start.near, start.far = place, middle, far / 200, far * 60
+        for client in self.server.get_clients().values():
+            with client.atomic():
+                client.camera.position, client.camera.look_at = place, middle

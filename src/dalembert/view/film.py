@@ -1,0 +1,186 @@
+"""The scenes of one run, or of several side by side, at chosen times: what every picture of motion is drawn from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.colors import to_hex
+
+from dalembert.model.scene import Part
+from dalembert.numerics import over_rows
+from dalembert.simulate import Trajectory
+from dalembert.view.names import method_name
+from dalembert.view.style import run_styles
+
+# A frame follows another when something has turned or moved by about so much (radians; share of the picture).
+TURN, MOVE = 0.35, 0.04
+# The rows from which that is judged.
+LOOK = 4096
+# A part with no size of its own has this share of the picture for its unit.
+SHARE = 0.07
+# Frames of an animation where the user names no number; enough for 20 seconds.
+FRAMES = 600
+
+
+@dataclass(frozen=True)
+class Moving:
+    """A part at all frames: places (k, 3), turns (k, 3, 3), sizes (k, 3)."""
+
+    kind: str
+    colour: str | None
+    at: np.ndarray
+    turn: np.ndarray
+    size: np.ndarray
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One run in the picture."""
+
+    label: str
+    colour: str
+    parts: list[Moving]
+    rows: np.ndarray
+    """(k,) which row of the run each frame shows."""
+
+
+@dataclass(frozen=True)
+class Film:
+    """Frames at times (k,) of one or more runs, and the corners of the room that they fill."""
+
+    times: np.ndarray
+    copies: list[Copy]
+    low: np.ndarray
+    high: np.ndarray
+    title: str
+    end: float
+    """The time to which the runs went, which may be beyond the last frame."""
+
+    @property
+    def extent(self) -> float:
+        """The room's longest edge."""
+        return float(np.max(self.high - self.low))
+
+    @property
+    def has_floor(self) -> bool:
+        """Whether the scene stands on a floor."""
+        return any(part.kind == "floor" for part in self.copies[0].parts)
+
+
+def _scene(system, t, q):
+    parts = system.scene(t, q)
+    if not isinstance(parts, list | tuple) or not all(isinstance(x, Part) for x in parts):
+        raise ValueError(
+            f"{system.label}.scene(t, q) must return a list of parts made by the functions of dalembert.scene, such "
+            f"as scene.wheel(...); got {parts!r}"
+        )
+    return list(parts)
+
+
+def _of_rows(sol: Trajectory, rows: np.ndarray) -> list[Part]:
+    """The scene's parts at the given rows, leaves with the rows first."""
+    if sol.system is None:
+        raise ValueError("a scene needs the system, which this run was loaded without; load(..., system=)")
+    if np.ndim(sol.q) == 3:
+        raise ValueError("a scene is of one trajectory: sol.member(i)")
+    return over_rows(_scene)(sol.system, np.asarray(sol.t)[rows], np.asarray(sol.q)[rows])
+
+
+def rotations(vectors: np.ndarray) -> np.ndarray:
+    """(k, 3, 3) the rotations by these vectors, axis times angle."""
+    angle = np.linalg.norm(vectors, axis=1)[:, None, None]
+    x, y, z = (vectors / np.maximum(angle[:, 0], 1e-300)).T
+    zero = np.zeros_like(x)
+    hat = np.stack([zero, -z, y, z, zero, -x, -y, x, zero], axis=1).reshape(-1, 3, 3)
+    return np.eye(3) + np.sin(angle) * hat + (1 - np.cos(angle)) * hat @ hat
+
+
+def _orientation(part: Part) -> np.ndarray:
+    if part.rolled is None:
+        return np.asarray(part.turn, float)
+    turns = [np.asarray(part.turn, float)[0]]
+    for step in rotations(np.diff(np.asarray(part.rolled, float), axis=0)):
+        turns.append(step @ turns[-1])
+    return np.stack(turns)
+
+
+def _room(copies: Sequence[list[Part]]) -> tuple[np.ndarray, np.ndarray]:
+    """The corners of a box around all parts at all frames."""
+    lows, highs = [], []
+    for part in (x for parts in copies for x in parts if x.kind != "floor"):
+        at = np.asarray(part.at, float)
+        at = at[np.all(np.isfinite(at), axis=1)]
+        reach = 0.0
+        if not (part.relative or part.kind == "trace"):
+            half = part.kind in ("box", "rod", "spring", "line", "blade")
+            reach = float(np.max(np.asarray(part.size))) * (0.5 if half else 1.0)
+        lows.append(at.min(axis=0) - reach)
+        highs.append(at.max(axis=0) + reach)
+    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
+    if any(part.kind == "floor" for parts in copies for part in parts):
+        low[2] = 0.0
+    return low, np.maximum(high, low + 1e-9)
+
+
+def _stride(parts: list[Part], extent: float) -> int:
+    """How many rows may lie between two frames before something jumps."""
+    steps = []
+    for part in parts:
+        if part.kind in ("floor", "tile", "trace") or len(part.at) < 2:
+            continue
+        move = np.linalg.norm(np.diff(part.at, axis=0), axis=1) / (MOVE * extent)
+        turn = _orientation(part)
+        trace = np.einsum("kij,kij->k", turn[1:], turn[:-1])
+        steps += [move, np.arccos(np.clip(0.5 * (trace - 1), -1, 1)) / TURN]
+    fastest = np.quantile(np.concatenate(steps), 0.99) if steps else 1.0
+    return max(1, int(1 / max(fastest, 1e-9)))
+
+
+def film(
+    runs: Sequence[Trajectory] | Trajectory,
+    frames: int = FRAMES,
+    t: tuple[float, float] | None = None,
+    labels: Sequence[str] | None = None,
+) -> Film:
+    """The scenes of runs of one system at the same times, at most `frames` of them.
+
+    Without `t` they begin at the start and follow each other closely enough to see how things turn; a long run
+    is then shown in part. `t=(a, b)` shows that interval, whatever its length.
+    """
+    runs = [runs] if isinstance(runs, Trajectory) else list(runs)
+    if not runs:
+        raise ValueError("there is no run to show: give at least one trajectory")
+    if frames < 2 or frames != int(frames):
+        raise ValueError(f"frames must be a whole number, 2 or more; got {frames!r}")
+    whole = [np.asarray(run.t, float) for run in runs]
+    first, last = min(x[0] for x in whole), max(x[-1] for x in whole)
+    begin, end = (first, last) if t is None else (float(t[0]), float(t[1]))
+    if not (first <= begin < end or first == begin == end) or end > last * (1 + 1e-12) + 1e-12:
+        raise ValueError(f"t must be two times in order between {first:g} and {last:g}, got {t!r}")
+    longest = max(whole, key=len)
+    inside = np.flatnonzero((longest >= begin - 1e-12) & (longest <= end + 1e-12))
+    if not inside.size:
+        raise ValueError(f"no saved row lies between t = {begin:g} and {end:g}; choose a longer interval")
+    stride = int(np.ceil(max(1, len(inside) - 1) / (frames - 1)))
+    if t is None and stride > 1:
+        some = inside[:LOOK]
+        parts = _of_rows(max(runs, key=lambda run: len(run.t)), some)
+        low, high = _room([parts])
+        stride = min(stride, _stride(parts, float(np.max(high - low))))
+    inside = inside[::stride][:frames]
+    times = longest[inside]
+    rows = [np.clip(np.searchsorted(x, times + 1e-12 * (1 + abs(times)), "right") - 1, 0, None) for x in whole]
+    found = [_of_rows(run, r) for run, r in zip(runs, rows, strict=True)]
+    low, high = _room(found)
+    extent = float(np.max(high - low))
+    copies = []
+    styles = run_styles([method_name(run) for run in runs], [float(run.h) for run in runs])
+    for i, (run, parts) in enumerate(zip(runs, found, strict=True)):
+        label = method_name(run) if labels is None else labels[i]
+        moving = [
+            Moving(p.kind, p.colour, p.at, _orientation(p), p.size * (SHARE * extent if p.relative else 1.0))
+            for p in parts
+        ]
+        copies.append(Copy(label, to_hex(styles[i]["color"]), moving, rows[i]))
+    system = runs[0].system
+    return Film(times, copies, low, high, "" if system is None else system.label, float(last))

@@ -1,0 +1,180 @@
+"""How figures look: one colour a method, axes without boxes, and curves of long runs."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# One colour a method, throughout; chosen to stay apart for colour-blind readers.
+COLOURS = {
+    "frame": "#0072B2",
+    "dd": "#009E73",
+    "leapfrog": "#D55E00",
+    "dla": "#CC79A7",
+    "dla01": "#E69F00",
+    "gni": "#56B4E9",
+    "lie-gni": "#56B4E9",
+    "dla-variational": "#882255",
+    "edla": "#117733",
+    "reference": "#333333",
+}
+# For methods that are not ours, in the order in which they come.
+OTHERS = ("#AA4499", "#999933", "#332288", "#661100", "#888888")
+# Below this a relative error is rounding; log axes end here.
+FLOOR = 1e-17
+# A curve with more points than this is drawn as the largest value in each of so many intervals.
+INTERVALS = 600
+# The part of white in the colour of the coarsest of several steps.
+PALEST = 0.6
+
+
+def axes(ax: "Axes | None" = None, size: tuple[float, float] = (7.0, 3.6)) -> "Axes":
+    """The axes to draw into, new ones where none are given, without a box around them."""
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(figsize=size, layout="constrained")
+    ax.spines[["top", "right"]].set_visible(False)
+    short_numbers(ax)
+    return ax
+
+
+def stacked(
+    count: int, columns: int = 1, height: float = 1.7, width: float = 7.0
+) -> "tuple[Figure, list[Axes]]":
+    """A new figure with so many axes below each other over one time axis; those not needed are left out."""
+    import matplotlib.pyplot as plt
+
+    rows = -(-count // columns)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(width, 0.7 + height * rows), layout="constrained", squeeze=False, sharex=True
+    )
+    made = [axes(ax) for ax in grid.ravel()]
+    for ax in made[count:]:
+        ax.remove()
+    for ax in made[max(count - columns, 0) : count]:
+        ax.xaxis.set_tick_params(labelbottom=True)
+        ax.set_xlabel("t")
+    figure.align_ylabels(made[:count])
+    return figure, made[:count]
+
+
+def title(ax: "Axes", text: str) -> None:
+    """A title at the left, as large as the labels."""
+    ax.set_title(text, loc="left", fontsize="medium")
+
+
+def method_style(spelling: str) -> dict[str, Any]:
+    """Colour by family; dashed for compositions, dotted for variants that are not the usual one."""
+    body, composed, _ = spelling.partition("@")
+    family, _, option = body.partition(":")
+    usual = option in ("", "0.5", "half-kick", "momentum")
+    return {
+        "color": COLOURS.get(family),
+        "ls": "--" if composed else "-" if usual else ":",
+        "label": spelling,
+    }
+
+
+def short_numbers(ax: "Axes", most: int = 5) -> None:
+    """Numbers on linear axes with a common power of ten where they would have more digits than this."""
+    from matplotlib.ticker import ScalarFormatter
+
+    for axis in (ax.xaxis, ax.yaxis):
+        formatter = axis.get_major_formatter()
+        if isinstance(formatter, ScalarFormatter):
+            formatter.set_powerlimits((-3, most))
+
+
+def paler(colour: Any, part: float) -> tuple[float, float, float]:
+    """The colour mixed with this part of white."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = (part + (1 - part) * x for x in to_rgb(colour))
+    return red, green, blue
+
+
+def run_styles(spellings: Sequence[str], steps: Sequence[float]) -> list[dict[str, Any]]:
+    """Styles of several runs: one colour a method, and paler ones for its larger steps."""
+    families = list(dict.fromkeys(s.partition("@")[0].partition(":")[0] for s in spellings))
+    unknown = [f for f in families if f not in COLOURS]
+    found = []
+    for spelling, h in zip(spellings, steps, strict=True):
+        style = method_style(spelling)
+        family = spelling.partition("@")[0].partition(":")[0]
+        colour = style["color"] or OTHERS[unknown.index(family) % len(OTHERS)]
+        sizes = sorted({float(b) for a, b in zip(spellings, steps, strict=True) if a == spelling})
+        part = PALEST * sizes.index(float(h)) / max(len(sizes) - 1, 1)
+        # What the others are compared with lies under them.
+        depth = {"zorder": 1.5} if family == "reference" else {}
+        found.append({**style, **depth, "color": paler(colour, part) if part else colour})
+    return found
+
+
+def envelope(t: Any, y: Any, intervals: int = INTERVALS) -> tuple[np.ndarray, np.ndarray]:
+    """The curve itself where it is short; else its largest value in each of many intervals."""
+    t, y = np.asarray(t), np.asarray(y)
+    if len(t) <= 2 * intervals:
+        return t, y
+    starts = np.linspace(0, len(t), intervals, endpoint=False).astype(int)
+    return t[starts], np.maximum.reduceat(y, starts)
+
+
+def extremes(t: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The curve itself where it is short; else the least and the largest value in each of many intervals."""
+    t, y = np.asarray(t), np.asarray(y)
+    if len(t) <= 4 * INTERVALS:
+        return t, y
+    starts = np.linspace(0, len(t), INTERVALS, endpoint=False).astype(int)
+    ends = np.append(starts[1:], len(t)) - 1
+    low, high = np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
+    return np.stack([t[starts], t[ends]], axis=1).ravel(), np.stack([low, high], axis=1).ravel()
+
+
+def width_of(rows: int, widest: float = 1.2, least: float = 0.15) -> float:
+    """The width of a line through so many points: long paths are thin, so that their texture stays visible."""
+    return float(np.clip(widest * (400 / max(rows, 1)) ** 0.5, least, widest))
+
+
+def log_ticks(ax: "Axes") -> None:
+    """Ticks of a logarithmic axis at whole powers of ten, seven at most, and none between; two of them at least."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    low, high = ax.dataLim.minposy, ax.dataLim.y1
+    if ax.get_autoscaley_on() and 0 < low <= high < np.inf and high < 100 * low:
+        ends = np.floor(np.log10(low)), np.ceil(np.log10(high))
+        # auto stays on: the next curve may need more.
+        ax.set_ylim(10.0 ** ends[0] / 1.3, 1.3 * 10.0 ** max(ends[1], ends[0] + 1), auto=True)
+    ax.yaxis.set_major_locator(LogLocator(numticks=7))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.grid(axis="y", lw=0.4, color="0.87")
+    ax.set_axisbelow(True)
+
+
+def log_numbers(ax: "Axes") -> None:
+    """Ticks of a logarithmic x axis: at powers of ten, and within few of them at 1, 2 and 5 as plain numbers."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    low, high = ax.dataLim.minposx, ax.dataLim.x1
+    if not 0 < low <= high < min(30 * low, np.inf):
+        return
+    powers = 10.0 ** np.arange(np.floor(np.log10(low)) - 1, np.ceil(np.log10(high)) + 2)
+    ticks = np.outer(powers, [1, 2, 5]).ravel()
+    first, last = ticks[ticks <= low * (1 + 1e-9)][-1], ticks[ticks >= high * (1 - 1e-9)][0]
+    ax.xaxis.set_major_locator(FixedLocator([*ticks[(ticks >= first) & (ticks <= last)]]))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    ax.set_xlim(first / 1.1, last * 1.1)
+
+
+class Panels(dict[str, "Axes"]):
+    """The axes of one figure, by name."""
+
+    @property
+    def figure(self) -> "Figure":
+        """The figure they stand in."""
+        return next(iter(self.values())).get_figure(root=True)  # pyright: ignore[reportReturnType]
