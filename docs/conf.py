@@ -9,6 +9,7 @@ How a page is written:
 - Every warning fails the build. A page must be reachable from the table of contents in index.md.
 """
 
+import logging
 import os
 import sys
 import tempfile
@@ -39,6 +40,7 @@ def _start(self, *given, **named):
 
 
 AsyncKernelManager.__init__ = _start
+logging.getLogger("traitlets").setLevel("WARNING")  # else a line about every page
 
 project = "dalembert"
 author = "The dalembert developers"
@@ -60,11 +62,10 @@ bibtex_bibfiles = ["references.bib"]
 bibtex_default_style = "plain"
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_inherit_docstrings = False
-autodoc_preserve_defaults = True
 autodoc_class_signature = "mixed"
 python_use_unqualified_type_names = True
 add_module_names = False
-python_maximum_signature_line_length = 150
+python_maximum_signature_line_length = 300
 
 html_theme = "furo"
 html_title = f"dalembert {release}"

@@ -35,9 +35,7 @@ class Run(NamedTuple):
     parameters: dict[str, Any] | None = None
     start: tuple[Any, Any] | None = None
 
-    def of(
-        self, name: str, method: da.methods.Method | None = None, steps: int | None = None
-    ) -> da.Trajectory:
+    def of(self, name: str, method: da.methods.Method | None = None, steps: int = 0) -> da.Trajectory:
         """The run of this system of the zoo, or the same by another method or longer."""
         system = getattr(da.zoo, name)(**(self.parameters or {}))
         q0, v0 = self.start or system.start()
@@ -50,7 +48,7 @@ LIE = da.LieGNI()
 ALONG, TURNING = 1.8 * np.cos(0.9), 1.8 * np.sin(0.9)
 GLIDE = [0, 0, 0.2, 0, -0.9], [ALONG * np.cos(0.2), ALONG * np.sin(0.2), TURNING, 1.0, 0.15]
 RUNS = {name: Run() for name in da.zoo.__all__} | {
-    "BallOnTurntable": Run(50, parameters={"radius": 0.3}),
+    "BallOnTurntable": Run(50, parameters={"radius": 0.5}),
     "ChaplyginSleigh": Run(180, 0.1),
     "GroupSleigh": Run(180, 0.1, LIE),
     "HarmonicCVT": Run(30, times=1),

@@ -52,21 +52,21 @@ CURVES = {
     "dla:0.5": (0.1, 0.05, 0.02, 0.01, 0.005),
     "frame": (0.1, 0.05, 0.02, 0.01, 0.005),
     "dla01@4": (0.2, 0.1, 0.05, 0.02, 0.01),
-    "dla01@6": (0.4, 0.2, 0.1, 0.05, 0.025),
-    "dla01@8": (0.5, 0.4, 0.2, 0.1, 0.05),
+    "dla01@6": (0.5, 0.25, 0.1, 0.05, 0.025),
+    "dla01@8": (0.5, 0.25, 0.1, 0.05),
     "frame@4": (0.2, 0.1, 0.05, 0.02, 0.01),
-    "frame@6": (0.4, 0.2, 0.1, 0.05, 0.025),
-    "frame@8": (0.5, 0.4, 0.2, 0.1, 0.05),
+    "frame@6": (0.5, 0.25, 0.1, 0.05, 0.025),
+    "frame@8": (0.5, 0.25, 0.1, 0.05),
 }
 TOLERANCES = (1e-5, 1e-7, 1e-9, 1e-11)
 TARGETS = (1e-2, 1e-4, 1e-6, 1e-8)
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """How long a call takes."""
-    began = time.perf_counter()
+    """How much processor time a call takes: waiting for other work on the machine does not count."""
+    began = time.process_time()
     run()
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def stepping(name: str, system: da.System, start: str | None, h: float, most: int) -> tuple[Callable, int]:
@@ -128,6 +128,8 @@ def curves() -> dict[str, list[tuple[float, float]]]:
         method = method_from_text(name)
         for h in steps:
             every = round(TIME / 20 / h)  # 20 common times, whatever h is
+            if not np.isclose(20 * every * h, TIME):
+                raise ValueError(f"20 times up to {TIME:g} are not multiples of h = {h:g}; take another h")
             sol = da.simulate(system, method, q0, v0, h=h, steps=20 * every, save_every=every)
             errors[name, h] = float(np.max(np.abs(states(sol) - exact[::5])))
             runs[name, h] = stepping(name, system, start, h, 2_000_000)
@@ -199,16 +201,16 @@ def main() -> None:
 
 ### Cost of a step
 
-Time of one step relative to leap-frog on the same system, or, where leap-frog is not defined, to the quickest
-method that is. The step is 0.1, that of the particle 0.05. A dash: the method refuses the system, or its steps end
-there.
+Processor time of one step relative to leap-frog on the same system, or, where leap-frog is not defined, to the
+quickest method that is. The step is 0.1, that of the particle 0.05. A dash: the method refuses the system, or its
+steps end there. Of `edla` a run of 100 steps is timed, the call included; of the others a run of {BUSY:g} s or more.
 
 {cost}
 
 ### Accuracy for the work
 
-The pendulum CVT with eps = 0.5 to t = {TIME:g}: the largest error of any entry of q and v, against the time of the
-steps alone. Of `reference` it is the time of the whole call.
+The pendulum CVT with eps = 0.5 to t = {TIME:g}: the largest error of any entry of q and v, against the processor
+time of the steps alone. Of `reference` it is that of the whole call.
 
 ```{{figure}} which-method.png
 :alt: Milliseconds against error for eleven methods; composed methods of order 6 and 8 are lowest at small errors

@@ -17,8 +17,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 gc.set_threshold(20_000, 20, 20)
 
 HERE = Path(__file__).parent
-# Files that look at the same runs, or compile the same loops, each made once in a process. The groups take up to four
-# minutes each. Every other file is a group of its own.
+# Files that look at the same runs, or compile the same loops, each made once in a process. Every other file is a group
+# of its own.
 TOGETHER = {
     "report": (
         "studies/test_reproduce",
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def unoptimised(request: pytest.FixtureRequest) -> Iterator[None]:
-    """XLA's optimisations take longer than what they gain here. The tests in units/ have them, as users do."""
+    """XLA's optimisations take longer than what they gain here; what units/ compiles first has them, as users do."""
     import jax
 
     name = "jax_disable_most_optimizations"

@@ -27,9 +27,10 @@ def _line(text):
 
 def _process(app, what, name, thing, options, lines):
     made, block = [], False
-    for line in lines:
+    text = re.sub(r"`[^`]+`", lambda code: code[0].replace("\n", " "), "\n".join(lines))
+    for line in text.split("\n"):
         if line.startswith("    "):
-            made += ([] if block else ["", "::", ""]) + [line]
+            made += ([] if block else ["", ".. code-block:: text", ""]) + [line]
         elif LABEL.match(line) or (block and line):
             made += ["", _line(line)]
         else:

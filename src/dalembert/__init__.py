@@ -5,6 +5,8 @@ Importing the package turns on double precision in JAX (set JAX_ENABLE_X64=0 to 
 """
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -29,8 +31,27 @@ from dalembert.methods import (
 )
 from dalembert.model import Chart, GroupSystem, RheonomicSystem, Symmetry, System, groups, scene, system
 from dalembert.reduction import classify, reduce
-from dalembert.results import load
+from dalembert.results import explore, load
 from dalembert.simulate import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
+
+if TYPE_CHECKING:
+    from dalembert.view.animation import animate
+    from dalembert.view.compare import compare
+    from dalembert.view.precision import work_precision
+
+# Pictures need matplotlib, which takes half a second to import: they come when first asked for.
+_LATER = {
+    "animate": "dalembert.view.animation",
+    "compare": "dalembert.view.compare",
+    "work_precision": "dalembert.view.precision",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'dalembert' has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)
+
 
 __version__ = "0.6.0"
 
@@ -57,12 +78,15 @@ __all__ = [
     "System",
     "Trajectory",
     "VariationalDLA",
+    "animate",
     "audit",
     "classify",
+    "compare",
     "diagnostics",
     "discrete",
     "edla_well_posedness",
     "ensemble",
+    "explore",
     "groups",
     "load",
     "nonholonomy",
@@ -71,5 +95,6 @@ __all__ = [
     "scene",
     "simulate",
     "system",
+    "work_precision",
     "zoo",
 ]

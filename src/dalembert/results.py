@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,3 +58,36 @@ def load(path: Any, system: System | None = None) -> Trajectory:
         return load_arrays(path, system)
     trajectory = load_arrays(path)
     return dataclasses.replace(trajectory, system=_zoo_system(trajectory.stored or {}))
+
+
+def explore(
+    system: Any = "RollingDisk",
+    methods: Sequence[str] = (),
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    h: float | None = None,
+    steps: int = 10_000,
+    start: str | None = None,
+    port: int | None = None,
+    name: str | None = None,
+) -> Any:
+    """Starts the explorer on this machine and returns it: `.url` is its address, `.close()` ends it.
+
+    `system` is a name of the zoo, or a system or class of your own; `methods` are up to four, spelled as on the
+    command line ("frame", "leapfrog", "gni:restart=20"). Only this machine can reach the page.
+    """
+    from dalembert.view.explorer import explorer
+
+    kinds: dict[str, Any] = {each: getattr(zoo, each) for each in zoo.__all__}
+    if isinstance(system, str):
+        if system not in kinds:
+            raise ValueError(f"the zoo has no system {system!r}; choose one of: {', '.join(kinds)}")
+        name = system
+    elif isinstance(system, System) or (inspect.isclass(system) and issubclass(system, System)):
+        usual = system.label if isinstance(system, System) else f"{system.__module__}:{system.__qualname__}"
+        name = next((each for each, kind in kinds.items() if kind is system), name or usual)
+        kinds = kinds if kinds.get(name) is system else {name: system, **kinds}
+    else:
+        raise ValueError(f"explore takes a system, its class, or a name of the zoo; got {system!r}")
+    given = {"parameters": dict(parameters or {}), "h": h, "steps": steps, "start": start}
+    return explorer(kinds, name, methods, port, **given)

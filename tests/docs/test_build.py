@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,11 @@ def site(tmp_path_factory):
 
 
 def test_every_public_name_is_in_the_reference(site):
-    from sphinx.util.inventory import InventoryFile
-
-    with (site / "objects.inv").open("rb") as file:
-        found = InventoryFile.load(file, "", lambda base, uri: uri)
-    there = {name for kind, names in found.data.items() if kind.startswith("py:") for name in names}
+    *_, packed = (
+        (site / "objects.inv").read_bytes().split(b"\n", 4)
+    )  # four lines of text, then names and places
+    lines = zlib.decompress(packed).decode().splitlines()
+    there = {line.split()[0] for line in lines if line.split()[1].startswith("py:")}
     wanted = {f"dalembert.{name}" for name in da.__all__}
     for part in PARTS[1:]:
         wanted |= {f"dalembert.{part.__name__.split('.')[-1]}.{name}" for name in part.__all__}

@@ -3,6 +3,8 @@
 Velocities come from the scene itself, by its derivative along an allowed motion.
 """
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -85,6 +87,11 @@ def moving(system):
     return [list(zip(parts, rates, strict=True)) for parts, rates in here]
 
 
+@cache
+def motions(name):
+    return moving(SYSTEMS[name])
+
+
 def turning(part, change):
     """The matrix of the angular velocity's cross product."""
     if part.rolled is None:
@@ -132,7 +139,7 @@ def speeds(pairs, kinds):
 
 @pytest.mark.parametrize("name", those(ROLLING))
 def test_what_rolls_does_not_slip(name):
-    scenes = moving(SYSTEMS[name])
+    scenes = motions(name)
     found = np.array([slips(pairs) for pairs in scenes])
     assert found.shape == (1 + RANDOM, ROLLING[name.partition(",")[0]])
     assert np.max(found) < ROUNDING
@@ -144,7 +151,7 @@ def test_what_rolls_does_not_slip(name):
 
 @pytest.mark.parametrize("name", those(SKATING))
 def test_what_skates_does_not_slide_sideways(name):
-    scenes = moving(SYSTEMS[name])
+    scenes = motions(name)
     found = np.array([sideways(pairs) for pairs in scenes])
     assert found.shape == (1 + RANDOM, SKATING[name.partition(",")[0]])
     assert np.max(found) < ROUNDING
@@ -153,7 +160,7 @@ def test_what_skates_does_not_slide_sideways(name):
 
 @pytest.mark.parametrize("name", those(DIRECTED))
 def test_points_move_along_the_lines_that_say_so(name):
-    lines = [[(p, c) for p, c in pairs if p.kind == "line"] for pairs in moving(SYSTEMS[name])]
+    lines = [[(p, c) for p, c in pairs if p.kind == "line"] for pairs in motions(name)]
     assert all(len(pairs) == DIRECTED[name.partition(",")[0]] for pairs in lines)
     off = [np.linalg.norm(np.cross(c.at, p.turn[:, 0])) for pairs in lines for p, c in pairs]
     assert np.max(off) < ROUNDING
@@ -162,7 +169,7 @@ def test_points_move_along_the_lines_that_say_so(name):
 
 @pytest.mark.parametrize("name", TILED)
 def test_particles_stay_in_the_plane_of_their_tile(name):
-    for pairs in moving(SYSTEMS[name]):
+    for pairs in motions(name):
         ((tile, change),) = [(p, c) for p, c in pairs if p.kind == "tile"]
         assert np.all(tile.size[:2] == 1.0)
         assert abs(change.at @ tile.turn[:, 2]) < ROUNDING < np.linalg.norm(change.at)
@@ -170,7 +177,7 @@ def test_particles_stay_in_the_plane_of_their_tile(name):
 
 @pytest.mark.parametrize("name", those(("Suslov", "RoundBody")))
 def test_bodies_do_not_turn_about_the_golden_axis(name):
-    for pairs in moving(SYSTEMS[name]):
+    for pairs in motions(name):
         body, change = next((p, c) for p, c in pairs if p.kind in ("box", "ball"))
         (axis,) = [p.turn[:, 2] for p, _ in pairs if p.kind == "rod" and p.colour == scene.GOLD]
         w = turning(body, change)
@@ -180,7 +187,7 @@ def test_bodies_do_not_turn_about_the_golden_axis(name):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_turns_are_rotations_and_sizes_are_sizes(name):
-    for pairs in moving(SYSTEMS[name]):
+    for pairs in motions(name):
         assert pairs
         for part, _ in pairs:
             # A product of a few rotations of rounded sines and cosines.
@@ -227,8 +234,9 @@ def skate(**more):
 
 
 def test_the_default_scene_shows_where_a_skate_may_go():
+    look = jax.jit(skate().scene)
     for angle in (0.0, 0.4, -2.0, 1.5):
-        parts = skate().scene(jnp.zeros(()), jnp.array([1.0, -2.0, angle]))
+        parts = look(jnp.zeros(()), jnp.array([1.0, -2.0, angle]))
         assert [p.kind for p in parts] == ["trace", "point", "floor", "tile"]
         tile = parts[-1]
         along = np.cross(tile.turn[:, 0], [np.cos(angle), np.sin(angle), 0.0])

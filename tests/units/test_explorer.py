@@ -11,9 +11,17 @@ import pytest
 import dalembert as da
 from dalembert.methods import METHODS, method_from_text
 from dalembert.view.explorer.answer import answer, second_thoughts
-from dalembert.view.explorer.page import first_request, message, methods_for
-from dalembert.view.explorer.request import choices, code_of, numbers, script, text_of
+from dalembert.view.explorer.request import (
+    choices,
+    code_of,
+    first_request,
+    methods_for,
+    numbers,
+    script,
+    text_of,
+)
 from dalembert.view.explorer.stage import quaternions
+from dalembert.view.explorer.words import message
 from dalembert.view.film import rotations
 
 KINDS = {name: getattr(da.zoo, name) for name in da.zoo.__all__}

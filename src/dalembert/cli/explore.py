@@ -4,8 +4,8 @@ import webbrowser
 
 from rich.console import Console
 
-from dalembert.cli.names import kind_named, method_named, parameters_given, zoo_systems
-from dalembert.view.explorer import explorer
+from dalembert.cli.names import kind_named, method_named, parameters_given
+from dalembert.results import explore
 
 
 def explore_and_wait(
@@ -20,14 +20,11 @@ def explore_and_wait(
     browser: bool,
 ) -> None:
     """Starts the explorer, says where it is, and waits for Ctrl-C."""
-    kind, kinds = kind_named(system), zoo_systems()
+    kind = kind_named(system)
     given = parameters_given(system, kind, parameters)
     for method in methods:
         method_named(method)
-    name = next((known for known, each in kinds.items() if each is kind), system)
-    if name not in kinds:
-        kinds = {name: kind, **kinds}
-    running = explorer(kinds, name, methods, port, parameters=given, h=h, steps=steps, start=start)
+    running = explore(kind, methods, parameters=given, h=h, steps=steps, start=start, port=port, name=system)
     console.print(f"The explorer is at {running.url}", highlight=False, soft_wrap=True)
     console.print("It can be reached from this machine alone. Ctrl-C ends it.")
     if browser:

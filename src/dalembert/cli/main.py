@@ -139,6 +139,48 @@ def audit(
 
 
 @app.command
+def explore(
+    system: str = "RollingDisk",
+    /,
+    *,
+    method: Annotated[
+        list[str] | None, Parameter(name="--method", consume_multiple=False, negative="")
+    ] = None,
+    h: float | None = None,
+    steps: float = 10_000,
+    param: Parameters = None,
+    start: str | None = None,
+    port: int | None = None,
+    browser: bool = True,
+) -> None:
+    """Open a local page on which to choose a system, run up to four methods side by side, and watch.
+
+    Parameters
+    ----------
+    system
+        A system of the zoo, such as Snakeboard, or your own as module:Class.
+    method
+        A method, such as frame or leapfrog; may be given up to four times.
+    h
+        The step size; the system's own by default.
+    steps
+        The number of steps.
+    param
+        A parameter as name=value; may be given several times.
+    start
+        A start state of the system, by name.
+    port
+        The port on 127.0.0.1; a free one by default.
+    browser
+        Open the page in a browser.
+    """
+    from dalembert.cli.explore import explore_and_wait
+
+    count = _whole("--steps", steps)
+    explore_and_wait(console, system, method or [], param or [], h, count, start, port, browser)
+
+
+@app.command
 def bench(
     *,
     only: str | None = None,

@@ -7,6 +7,7 @@ has z upwards, and lengths are those of the system. Places are (x, y) on the flo
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -216,7 +217,8 @@ def floor() -> Part:
 def tile(at: Any, directions: Any, flat: bool = False, colour: str | None = GOLD) -> Part:
     """The plane, or line, that the columns of `directions` (3, k) span at a point; nothing where they span all of
     space, or with `flat` all of the floor."""
-    u, s, _ = jnp.linalg.svd(directions, full_matrices=True)
+    # Which axes span a plane is a choice with no derivative; what moves is the place.
+    u, s, _ = jnp.linalg.svd(jax.lax.stop_gradient(directions), full_matrices=True)
     sizes = jnp.zeros(3).at[: s.size].set(s)
     spanned = sizes > 1e-6 * sizes[0]
     shown = spanned[0] & ~spanned[1 if flat else 2]

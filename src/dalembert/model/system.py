@@ -116,7 +116,9 @@ class System(eqx.Module):
 
     def scene(self, t: Array, q: Array) -> list[Any]:
         """What the system looks like at time t, as parts of `dalembert.scene`; a particle or a block by default."""
-        from dalembert.model.default_scene import default_scene  # it needs the geometry, which needs this file
+        from dalembert.model.default_scene import (
+            default_scene,
+        )  # it needs the geometry, which needs this file
 
         return default_scene(self, t, q)
 

@@ -201,17 +201,22 @@ def body(
         found += _lines(part, film, frame, eye, own)
         if mesh(part.kind).faces:
             found.append(_faces(part, film, frame, eye, own, ghost))
-    for seen in found if white else ():
+    for seen in found:
         seen.colours[:] = _mixed(seen.colours, np.full(len(seen.depths), white))
+        # Runs that agree stand in one place: the first one is seen.
+        seen.depths[:] -= 0.1 * film.extent * ghost
     return found
 
 
 def apart(film: Film, frames: Sequence[int]) -> list[int]:
-    """Those of the frames, from the last backwards, in which what moves does not stand where it stands in another."""
-    parts = [
-        part for part in film.copies[0].parts if part.kind in SOLID and np.any(np.ptp(part.at, axis=0) > 0)
+    """Those of the frames, from the last backwards, in which what moves does not stand where it stands in another;
+    the last alone of a body that turns in its place."""
+    solid = [part for part in film.copies[0].parts if part.kind in SOLID]
+    parts = [part for part in solid if np.any(np.ptp(part.at, axis=0) > 0)]
+    turning = [
+        part for part in solid if part.kind in ("box", "ball") and np.any(np.ptp(part.turn, axis=0) > 0)
     ]
-    if not parts:
+    if not parts or any(not np.any(np.ptp(part.at, axis=0) > 0) for part in turning):
         return list(frames[-1:])
     places = np.stack([part.at[list(frames)] for part in parts])
     middle = places.mean(axis=0)

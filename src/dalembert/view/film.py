@@ -141,11 +141,13 @@ def film(
     frames: int = FRAMES,
     t: tuple[float, float] | None = None,
     labels: Sequence[str] | None = None,
+    unit: float | None = None,
 ) -> Film:
     """The scenes of runs of one system at the same times, at most `frames` of them.
 
     Without `t` they begin at the start and follow each other closely enough to see how things turn; a long run
-    is then shown in part. `t=(a, b)` shows that interval, whatever its length.
+    is then shown in part. `t=(a, b)` shows that interval, whatever its length. Things with no size of their own get a
+    share of `unit`, by default of the room that the motion fills.
     """
     runs = [runs] if isinstance(runs, Trajectory) else list(runs)
     if not runs:
@@ -169,16 +171,24 @@ def film(
         stride = min(stride, _stride(parts, float(np.max(high - low))))
     inside = inside[::stride][:frames]
     times = longest[inside]
-    rows = [np.clip(np.searchsorted(x, times + 1e-12 * (1 + abs(times)), "right") - 1, 0, None) for x in whole]
+    rows = [
+        np.clip(np.searchsorted(x, times + 1e-12 * (1 + abs(times)), "right") - 1, 0, None) for x in whole
+    ]
     found = [_of_rows(run, r) for run, r in zip(runs, rows, strict=True)]
     low, high = _room(found)
-    extent = float(np.max(high - low))
+    share = SHARE * (float(np.max(high - low)) if unit is None else unit)
     copies = []
     styles = run_styles([method_name(run) for run in runs], [float(run.h) for run in runs])
     for i, (run, parts) in enumerate(zip(runs, found, strict=True)):
         label = method_name(run) if labels is None else labels[i]
         moving = [
-            Moving(p.kind, p.colour, p.at, _orientation(p), p.size * (SHARE * extent if p.relative else 1.0))
+            Moving(
+                p.kind,
+                p.colour,
+                np.asarray(p.at),
+                _orientation(p),
+                np.asarray(p.size) * (share if p.relative else 1.0),
+            )
             for p in parts
         ]
         copies.append(Copy(label, to_hex(styles[i]["color"]), moving, rows[i]))

@@ -233,6 +233,13 @@ class Plots:
         title(panels[chosen[0]], f"{named.system_name(sol)}, {named.step_words(sol)}")
         return panels
 
+    def scene(self, t: Any = None, times: Any = None, view: Any = "oblique", ax: Axes | None = None) -> Axes:
+        """The path in space with the body at several times, see `dalembert.view.stills.scene`; `view` is "oblique",
+        "top", "side" or (azimuth, elevation) in degrees."""
+        from dalembert.view.stills import scene
+
+        return scene(self.trajectory, t=t, times=times, view=view, ax=ax)
+
     def constraint(self, ax: Axes | None = None, **style: Any) -> Axes:
         """The largest entry of A(q) v, or of A(q) v - b(q), against time on a log axis."""
         sol = self.trajectory

@@ -1,8 +1,10 @@
 """The explorer: a local page on which to choose, run, compare and watch."""
 
+import contextlib
+import io
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 HOST = "127.0.0.1"
@@ -45,7 +47,6 @@ def explorer(
     system: str,
     methods: Sequence[str] = (),
     port: int | None = None,
-    server: Callable[..., Any] | None = None,
     **given: Any,
 ) -> Explorer:
     """Starts the page on 127.0.0.1 with these systems (classes, or systems already made, by name)."""
@@ -56,10 +57,12 @@ def explorer(
         raise ValueError(
             f"the explorer needs viser and plotly ({error}); install them with pip install 'dalembert[explore]'"
         )
-    from dalembert.view.explorer.page import Page, first_request
+    from dalembert.view.explorer.page import Page
+    from dalembert.view.explorer.request import first_request
 
     request = first_request(system, kinds, methods, **given)
-    made = (server or viser.ViserServer)(
-        host=HOST, port=free_port() if port is None else port, label="dalembert", verbose=False
-    )
+    with contextlib.redirect_stdout(io.StringIO()):  # its banner; the caller says where the page is
+        made = viser.ViserServer(
+            host=HOST, port=free_port() if port is None else port, label="dalembert", verbose=False
+        )
     return Explorer(made, Page(made, kinds, request))

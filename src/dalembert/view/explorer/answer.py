@@ -45,6 +45,9 @@ class Answer:
     request: Request
     runs: list[Trajectory]
     film: Film | None
+    """The whole run."""
+    near: Film | None
+    """Its beginning, in frames close enough to see how things turn: for the camera, and for export."""
     panels: list[Panel]
     verdicts: list[Said]
     problems: list[str]
@@ -62,7 +65,7 @@ def answer(request: Request, kinds: Mapping[str, Any]) -> Answer:
         if len(set(request.methods)) < len(request.methods):
             raise ValueError("a method is chosen twice; choose different ones")
     except (ValueError, TypeError) as error:
-        return Answer(request, [], None, [], [], [str(error)])
+        return Answer(request, [], None, None, [], [], [str(error)])
     runs, problems = [], []
     for spelling in request.methods:
         try:
@@ -85,10 +88,12 @@ def answer(request: Request, kinds: Mapping[str, Any]) -> Answer:
     shown = [run for run in runs if len(run.t) > 1]
     problems += [f"{method_name(run)}: {run.message}" for run in runs if run not in shown]
     if not shown:
-        return Answer(request, [], None, [], [], problems)
-    pictures = film(shown, frames=ROWS + 2, t=(float(shown[0].t[0]), float(max(run.t[-1] for run in shown))))
+        return Answer(request, [], None, None, [], [], problems)
+    near = film(shown)
+    span = (float(shown[0].t[0]), float(max(run.t[-1] for run in shown)))
+    pictures = film(shown, frames=ROWS + 2, t=span, unit=near.extent)
     said = [x for run in shown for x in verdicts(run)]
-    return Answer(request, shown, pictures, panels(shown), said, problems)
+    return Answer(request, shown, pictures, near, panels(shown), said, problems)
 
 
 def verdicts(run: Trajectory) -> list[Said]:
@@ -123,7 +128,9 @@ def _coupled(tree: Any, leaves: tuple[float, ...], q0: tuple[float, ...]) -> Cou
 
 
 @lru_cache(maxsize=64)
-def _orbit(tree: Any, leaves: tuple[float, ...], q0: tuple[float, ...], v0: tuple[float, ...]) -> Orbit | None:
+def _orbit(
+    tree: Any, leaves: tuple[float, ...], q0: tuple[float, ...], v0: tuple[float, ...]
+) -> Orbit | None:
     coupled = _coupled(tree, leaves, q0)
     try:
         return None if coupled is None else orbit(coupled, *section(coupled, q0, v0))

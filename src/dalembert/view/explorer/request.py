@@ -2,15 +2,20 @@
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
+import jax.numpy as jnp
 import numpy as np
 
-from dalembert.methods import Composition, Method, method_from_text
-from dalembert.model import System
+from dalembert.methods import METHODS, Composition, Method, method_from_text
+from dalembert.model import System, nearest_velocity
 
+SLOTS = 4
+"""How many methods the page runs side by side."""
+# Spellings beside the plain names that the lists offer.
+MORE = ("frame@4", "frame:gonzalez", "dd:average", "gni:restart=20", "lie-gni:restart=20")
 MOST_STEPS, ROWS = 1_000_000, 20_000
 """The longest run that the page makes, and the most rows that it keeps."""
 
@@ -98,8 +103,10 @@ def script(request: Request, kinds: Mapping[str, Any]) -> str:
     kind = kinds[request.system]
     made, lines = request.system, ["import dalembert as da"]
     if isinstance(kind, System) or not kind.__module__.startswith("dalembert.zoo"):
-        module, _, made = request.system.partition(":")
-        lines.append(f"from {module} import {made}")
+        module, colon, made = request.system.partition(":")
+        lines.append(
+            f"from {module} import {made}" if colon else "# system: the one that the explorer was given"
+        )
     else:
         made = f"da.zoo.{made}"
     if not isinstance(kind, System):
@@ -110,9 +117,8 @@ def script(request: Request, kinds: Mapping[str, Any]) -> str:
         ]
         made = f"{made}({', '.join(given)})"
     every = f", save_every={request.save_every}" if request.save_every > 1 else ""
+    lines += ["", *([f"system = {made}"] if made else [])]
     lines += [
-        "",
-        f"system = {made}",
         f"q0, v0 = [{request.q0}], [{request.v0}]",
         "runs = [",
         "    da.simulate(system, method, q0, v0, "
@@ -127,3 +133,37 @@ def script(request: Request, kinds: Mapping[str, Any]) -> str:
         'runs[0].animate("run.html")',
     ]
     return "\n".join(lines) + "\n"
+
+
+def methods_for(system: Any) -> list[str]:
+    """The methods that the lists offer: those for groups, or those for coordinates."""
+    known = [*METHODS, *MORE]
+    grouped = ("lie-gni", "dla-variational", "reference")
+    if system.group is not None:
+        return [name for name in known if name.partition(":")[0] in grouped]
+    return [name for name in known if not name.startswith("lie-gni")]
+
+
+def start_of(system: Any, name: str | None) -> tuple[Any, Any]:
+    """The system's own start; where it has none the zeros, with some velocity that the constraint allows."""
+    if system.starts() or name is not None:
+        return system.start(name)
+    q0 = np.zeros(system.dimension) if system.group is None else np.asarray(system.group.identity())
+    return q0, nearest_velocity(system.at(0.0), jnp.asarray(q0), jnp.ones(system.velocity_dimension))
+
+
+def first_request(
+    name: str, kinds: Mapping[str, Any], methods: Sequence[str] = (), steps: int = 10_000, **given: Any
+) -> Request:
+    """What a system is first shown with: its own start and step; of the methods those that fit it."""
+    kind = kinds[name]
+    parameters = {c.name: c.default for c in choices(kind)} | given.get("parameters", {})
+    system = kind if not isinstance(kind, type) else kind(**parameters)
+    known = methods_for(system)
+    usual = ["frame", "leapfrog"] if system.group is None else ["lie-gni"]
+    fitting = [x for x in methods if x in known] or usual
+    q0, v0 = start_of(system, given.get("start"))
+    h = given.get("h") or system.step or 0.1
+    return Request(
+        name, tuple(parameters.items()), text_of(q0), text_of(v0), tuple(fitting[:SLOTS]), h, steps
+    )

@@ -84,8 +84,8 @@ class Stage:
         self.actors: list[_Actor] = []
         self.root: Any = None
 
-    def play(self, film: Film, turn_camera: bool) -> None:
-        """Shows another film from its start."""
+    def play(self, film: Film, near: Film, fresh: bool) -> None:
+        """Shows another film; if it is a fresh one the camera turns to the room that `near` fills."""
         with self.server.atomic():
             if self.root is not None:
                 self.root.remove()
@@ -94,17 +94,19 @@ class Stage:
             for i, copy in enumerate(film.copies):
                 self._copy(i, copy)
             if film.has_floor:
-                self._floor(film)
+                self._floor(near)
             self.film = film
-            self.show(0)
-        if turn_camera:
-            self._camera(film)
+        if fresh:
+            self._camera(near)
 
-    def show(self, k: int) -> None:
-        """Moves everything to frame k."""
+    def show(self, k: int, follow: bool) -> None:
+        """Moves everything to frame k; with `follow` the floor moves under the first run instead."""
         with self.server.atomic():
             for actor in self.actors:
                 actor.show(k)
+            leader = self.actors[0].part.at if self.actors else np.zeros((1, 3))
+            way = leader[k] - leader[0] if follow else np.zeros(3)
+            self.root.position = (-way[0], -way[1], 0.0 if self.film and self.film.has_floor else -way[2])
 
     def _copy(self, i: int, copy: Copy) -> None:
         for j, part in enumerate(copy.parts):
@@ -122,23 +124,20 @@ class Stage:
                 opacity = None if i == 0 and part.kind != "tile" else 0.45
                 self.actors.append(_Actor(self.server.scene, name, part, copy.colour, opacity))
 
-    def _floor(self, film: Film) -> None:
-        middle, width = 0.5 * (film.low + film.high), 1.3 * max(film.extent, 1e-3)
+    def _floor(self, near: Film) -> None:
+        width = 1.3 * max(near.extent, 1e-3)
         cell = 10.0 ** np.floor(np.log10(width / 4))
         cell *= next(x for x in (1, 2, 5, 10) if width / (cell * x) <= 14)
-        wide = float(np.ceil(width / cell) * cell)
         self.server.scene.add_grid(
             "/stage/floor",
-            wide,
-            wide,
-            position=(*(np.round(middle[:2] / cell) * cell), -1e-3 * width),
+            infinite_grid=True,
+            position=(0.0, 0.0, -1e-3 * width),
             cell_size=float(cell),
             section_size=float(5 * cell),
-            cell_color=(222, 226, 233),
-            section_color=(203, 210, 221),
-            fade_distance=float(8 * wide),
-            plane_color=(250, 251, 253),
-            plane_opacity=0.9,
+            cell_color=(215, 220, 228),
+            section_color=(190, 198, 210),
+            fade_distance=float(6 * width),
+            fade_strength=2.0,
             shadow_opacity=0.0,
         )
 

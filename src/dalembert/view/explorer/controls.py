@@ -1,0 +1,143 @@
+"""The controls that say what to run."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.model import nearest_velocity
+from dalembert.view.explorer.request import (
+    SLOTS,
+    Choice,
+    Request,
+    built,
+    choices,
+    first_request,
+    methods_for,
+    numbers,
+    text_of,
+)
+
+NONE = "none"
+
+
+class Controls:
+    """System, parameters, start, methods, step and length; `changed()` is called when the reader changes one, and
+    `complain(text)` when a button cannot do what it says."""
+
+    def __init__(
+        self,
+        gui: Any,
+        kinds: Mapping[str, Any],
+        first: Request,
+        changed: Callable[[], None],
+        complain: Callable[[str], None],
+    ):
+        self.gui, self.kinds, self._changed, self._complain = gui, kinds, changed, complain
+        self.filling = False
+        self.parameters: dict[str, Any] = {}
+        with gui.add_folder("System"):
+            self.system = gui.add_dropdown("system", tuple(kinds), initial_value=first.system)
+            self.box = gui.add_folder("parameters")
+            self.start = gui.add_dropdown("start", ("default",), initial_value="default")
+            self.q0 = gui.add_text("q0", first.q0, hint="the configuration, with commas")
+            self.v0 = gui.add_text("v0", first.v0, hint="the velocity, with commas")
+            allowed = gui.add_button("Make v0 allowed", hint="project it onto the constraint", color="gray")
+        with gui.add_folder("Methods"):
+            names = [f"method {i + 1}" for i in range(SLOTS)]
+            self.methods = [gui.add_dropdown(name, (NONE,), initial_value=NONE) for name in names]
+            self.h = gui.add_number("h", first.h, step=0.001, hint="the step size")
+            self.steps = gui.add_number("steps", first.steps, step=1000)
+        self.fill(first)
+        self.system.on_update(lambda _: self._choose())
+        self.start.on_update(lambda _: self._restart())
+        for control in (self.q0, self.v0, self.h, self.steps, *self.methods):
+            control.on_update(lambda _: self._touched())
+        allowed.on_click(lambda _: self._allow())
+
+    def request(self) -> Request:
+        """What the controls say now."""
+        steps = self.steps.value
+        return Request(
+            self.system.value,
+            tuple((name, control.value) for name, control in self.parameters.items()),
+            self.q0.value,
+            self.v0.value,
+            tuple(self._chosen()),
+            float(self.h.value),
+            int(steps) if np.isfinite(steps) else 0,
+        )
+
+    def fill(self, request: Request) -> None:
+        """Controls for the request's system, with its values."""
+        self.filling = True
+        try:
+            kind, values = self.kinds[request.system], dict(request.parameters)
+            for control in self.parameters.values():
+                control.remove()
+            self.parameters = {}
+            with self.box:
+                for choice in choices(kind):
+                    value = values.get(choice.name, choice.default)
+                    self.parameters[choice.name] = control = self._control(choice, value)
+                    control.on_update(lambda _: self._touched())
+            self.box.visible = bool(self.parameters)
+            system = built(request, self.kinds)
+            self.start.options = tuple(system.starts()) or ("own",)
+            self.q0.value, self.v0.value = request.q0, request.v0
+            for i, control in enumerate(self.methods):
+                value = request.methods[i] if i < len(request.methods) else NONE
+                control.options = tuple(dict.fromkeys((NONE, *methods_for(system), value)))
+                control.value = value
+            self.h.value, self.steps.value = request.h, request.steps
+        finally:
+            self.filling = False
+
+    def _control(self, choice: Choice, value: Any) -> Any:
+        if choice.is_number:
+            low, high = min(choice.low, value), max(choice.high, value)
+            return self.gui.add_slider(choice.name, low, high, (high - low) / 200, value)
+        if choice.choices:
+            return self.gui.add_dropdown(choice.name, choice.choices, initial_value=value)
+        return self.gui.add_text(choice.name, value)
+
+    def _touched(self) -> None:
+        if not self.filling:
+            self._changed()
+
+    def _chosen(self) -> list[str]:
+        return [x.value for x in self.methods if x.value != NONE]
+
+    def _choose(self) -> None:
+        """Another system: its own start, step and parameters; methods stay where they fit."""
+        if not self.filling:
+            self.fill(first_request(self.system.value, self.kinds, self._chosen()))
+            self._changed()
+
+    def _restart(self) -> None:
+        """The start state of the chosen name."""
+        if self.filling:
+            return
+        try:
+            q0, v0 = built(self.request(), self.kinds).start(self.start.value)
+        except (ValueError, TypeError) as error:
+            self._complain(str(error))
+            return
+        self.filling = True
+        self.q0.value, self.v0.value = text_of(q0), text_of(v0)
+        self.filling = False
+        self._changed()
+
+    def _allow(self) -> None:
+        """The velocity nearest to the one typed that satisfies the constraint."""
+        try:
+            system = built(self.request(), self.kinds)
+            q0, v0 = (jnp.array(numbers(x.value, n)) for x, n in ((self.q0, "q0"), (self.v0, "v0")))
+            if len(q0) != system.dimension or len(v0) != system.velocity_dimension:
+                raise ValueError(
+                    f"{system.label} takes {system.dimension} numbers in q0 and {system.velocity_dimension} in v0"
+                )
+            self.v0.value = text_of(nearest_velocity(system.at(0.0), q0, v0))
+        except (ValueError, TypeError) as error:
+            self._complain(str(error))
