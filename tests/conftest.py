@@ -17,8 +17,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 gc.set_threshold(20_000, 20, 20)
 
 HERE = Path(__file__).parent
-# Files that look at the same runs, or compile the same loops, each made once in a process. Every other file is a group
-# of its own.
+# Files that look at the same runs, or compile the same loops, each made once in a process. Every other file is a
+# group of its own.
 TOGETHER = {
     "report": (
         "studies/test_reproduce",

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from dalembert.view.panels import Panel
 
 DASHES = {"-": "solid", "--": "dash", ":": "dot"}
@@ -24,6 +26,11 @@ def chart(panel: Panel, legend: bool) -> Any:
         }
         for curve in panel.curves
     ]
+    ends = np.log10(
+        [f(curve.y) for curve in panel.curves for f in (np.min, np.max) if curve.y.size] or [1e-16]
+    )
+    low, high = np.floor(ends.min()), np.ceil(ends.max())
+    decades = float(np.ceil(max(high - low, 1) / 6))
     axis = {"gridcolor": "#e6e9ef", "zeroline": False, "tickfont": {"size": 10}, "automargin": True}
     layout = {
         "title": {"text": panel.title, "font": {"size": 13}, "x": 0.02, "y": 0.97},
@@ -31,7 +38,13 @@ def chart(panel: Panel, legend: bool) -> Any:
         "paper_bgcolor": "white",
         "plot_bgcolor": "white",
         "xaxis": {**axis, "title": {"text": "t", "standoff": 4, "font": {"size": 11}}},
-        "yaxis": {**axis, "type": "log", "exponentformat": "power", "nticks": 6},
+        "yaxis": {
+            **axis,
+            "type": "log",
+            "exponentformat": "power",
+            "dtick": decades,
+            "range": [low, high + 0.3],
+        },
         "legend": {"orientation": "h", "y": 1.14, "x": 1, "xanchor": "right", "font": {"size": 10}},
     }
     return go.Figure({"data": data, "layout": layout}, skip_invalid=False)

@@ -12,7 +12,7 @@ from dalembert.view.explorer.answer import Answer, Said, answer, second_thoughts
 from dalembert.view.explorer.charts import chart
 from dalembert.view.explorer.controls import Controls
 from dalembert.view.explorer.request import Request, script
-from dalembert.view.explorer.stage import Stage
+from dalembert.view.explorer.stage import Stage, room
 from dalembert.view.explorer.words import message, verdict_table
 from dalembert.view.page import page as player_page
 from dalembert.view.panels import Panel
@@ -114,7 +114,7 @@ class Page:
             self.answer = found
             times = found.film.times
             if fresh:  # a body that travels far is followed, or it would be a dot
-                self.follow.value = found.film.extent > 3 * found.near.extent
+                self.follow.value = found.film.extent > 1.5 * room(found.near)[1]
             self.stage.play(found.film, found.near, fresh)
             self.now = float(times[0]) if fresh else float(np.clip(self.now, times[0], times[-1]))
             self._place()

@@ -7,8 +7,10 @@ import numpy as np
 from dalembert.view.film import Copy, Film, Moving
 from dalembert.view.mesh import OWN, PAINTS, mesh
 
+# A body that travels further than so many of its lengths is shown alone, and followed.
+BODIES = 3
 # Points of a trace, at most; more are not seen and slow the browser.
-TRACE = 1000
+TRACE = 5000
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
@@ -62,7 +64,11 @@ class _Actor:
             points = np.stack([line[:-1], line[1:]], axis=1) * size
             self.meshes.append(
                 scene.add_line_segments(
-                    f"{name}/line{i}", np.asarray(points, np.float32), rgb(own), thickness=2.0
+                    f"{name}/line{i}",
+                    np.asarray(points, np.float32),
+                    rgb(own),
+                    thickness=2.0,
+                    thickness_units="screen",
                 )
             )
 
@@ -117,7 +123,11 @@ class Stage:
                 if len(points) > 1:
                     segments = np.stack([points[:-1], points[1:]], axis=1).astype(np.float32)
                     self.server.scene.add_line_segments(
-                        name, segments, rgb(part.colour or copy.colour), thickness=2.5
+                        name,
+                        segments,
+                        rgb(part.colour or copy.colour),
+                        thickness=2.5,
+                        thickness_units="screen",
                     )
             elif part.kind != "floor" and (i == 0 or part.kind != "sphere"):
                 # Ghosts let the first run be seen through them.
@@ -125,7 +135,7 @@ class Stage:
                 self.actors.append(_Actor(self.server.scene, name, part, copy.colour, opacity))
 
     def _floor(self, near: Film) -> None:
-        width = 1.3 * max(near.extent, 1e-3)
+        width = 1.3 * room(near)[1]
         cell = 10.0 ** np.floor(np.log10(width / 4))
         cell *= next(x for x in (1, 2, 5, 10) if width / (cell * x) <= 14)
         self.server.scene.add_grid(
@@ -141,11 +151,26 @@ class Stage:
             shadow_opacity=0.0,
         )
 
-    def _camera(self, film: Film) -> None:
-        middle, far = 0.5 * (film.low + film.high), 1.35 * max(film.extent, 1e-3)
+    def _camera(self, near: Film) -> None:
+        middle, width = room(near)
+        far = 0.8 * width
         place = middle + far * np.array([0.45, -1.0, 0.62])
         start = self.server.initial_camera
         start.position, start.look_at, start.near, start.far = place, middle, far / 200, far * 60
         for client in self.server.get_clients().values():
             with client.atomic():
                 client.camera.position, client.camera.look_at = place, middle
+
+
+def room(near: Film) -> tuple[np.ndarray, float]:
+    """What the camera shows first, as middle and width: all that moves, or the body alone where it travels far."""
+    bodies = [p for p in near.copies[0].parts if p.kind not in ("floor", "trace", "line", "tile", "sphere")]
+    if not bodies:
+        return 0.5 * (near.low + near.high), max(near.extent, 1e-3)
+    at = np.stack([p.at[0] for p in bodies])
+    reach = np.array([np.max(p.size[0]) for p in bodies])[:, None]
+    low, high = np.min(at - reach, axis=0), np.max(at + reach, axis=0)
+    width = BODIES * float(np.max(high - low))
+    if near.extent <= width:
+        return 0.5 * (near.low + near.high), max(near.extent, 1e-3)
+    return 0.5 * (low + high), width
