@@ -35,7 +35,7 @@ def browser() -> Iterator[Any]:
         "playwright.sync_api", reason="playwright is not installed: pip install playwright"
     )
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
 

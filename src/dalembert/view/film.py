@@ -9,6 +9,7 @@ from matplotlib.colors import to_hex
 from dalembert.model.scene import Part
 from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory
+from dalembert.view.mesh import mesh
 from dalembert.view.names import method_name
 from dalembert.view.style import run_styles
 
@@ -104,18 +105,26 @@ def _orientation(part: Part) -> np.ndarray:
     return np.stack(turns)
 
 
+def _reach(part: Part) -> np.ndarray:
+    """(k, 3) half the edges of the upright box around the part; nothing for what has no size of its own."""
+    shape = mesh(part.kind)
+    points = (
+        np.concatenate([shape.corners, *shape.lines])
+        if part.kind not in ("trace", "floor")
+        else np.zeros((1, 3))
+    )
+    half = np.max(np.abs(points), axis=0) * np.asarray(part.size) * (not part.relative)
+    return np.einsum("kij,kj->ki", np.abs(np.asarray(part.turn)), half)
+
+
 def _room(copies: Sequence[list[Part]]) -> tuple[np.ndarray, np.ndarray]:
     """The corners of a box around all parts at all frames."""
     lows, highs = [], []
-    for part in (x for parts in copies for x in parts if x.kind != "floor"):
-        at = np.asarray(part.at, float)
-        at = at[np.all(np.isfinite(at), axis=1)]
-        reach = 0.0
-        if not (part.relative or part.kind == "trace"):
-            half = part.kind in ("box", "rod", "spring", "line", "blade")
-            reach = float(np.max(np.asarray(part.size))) * (0.5 if half else 1.0)
-        lows.append(at.min(axis=0) - reach)
-        highs.append(at.max(axis=0) + reach)
+    for part in (x for parts in copies for x in parts if x.kind not in ("floor", "line")):
+        at, reach = np.asarray(part.at, float), _reach(part)
+        fine = np.all(np.isfinite(at), axis=1)
+        lows.append(np.min((at - reach)[fine], axis=0))
+        highs.append(np.max((at + reach)[fine], axis=0))
     low, high = np.min(lows, axis=0), np.max(highs, axis=0)
     if any(part.kind == "floor" for parts in copies for part in parts):
         low[2] = 0.0

@@ -198,7 +198,7 @@ class Page:
         if self.answer is None:
             return
         text = html.escape(script(self.answer.request, self.kinds), quote=True)
-        with event.client.gui.add_modal("The same in Python", size="xl") as modal:
+        with event.client.gui.add_modal("The same in Python") as modal:
             event.client.gui.add_html(
                 f'<pre style="font-size:12px;overflow:auto;padding:10px;background:#f5f7fa">{text}</pre>'
                 '<button style="padding:6px 14px;cursor:pointer" onclick="navigator.clipboard.writeText('

@@ -8,7 +8,7 @@ from dalembert.view.film import Copy, Film, Moving
 from dalembert.view.mesh import OWN, PAINTS, mesh
 
 # A body that travels further than so many of its lengths is shown alone, and followed.
-BODIES = 3
+BODIES = 2.5
 # Points of a trace, at most; more are not seen and slow the browser.
 TRACE = 5000
 
@@ -168,7 +168,7 @@ def room(near: Film) -> tuple[np.ndarray, float]:
     if not bodies:
         return 0.5 * (near.low + near.high), max(near.extent, 1e-3)
     at = np.stack([p.at[0] for p in bodies])
-    reach = np.array([np.max(p.size[0]) for p in bodies])[:, None]
+    reach = np.array([0.5 * np.max(p.size[0]) for p in bodies])[:, None]
     low, high = np.min(at - reach, axis=0), np.max(at + reach, axis=0)
     width = BODIES * float(np.max(high - low))
     if near.extent <= width:

@@ -1,0 +1,300 @@
+"""Audits every method on every system of the zoo that it fits: `python docs/verification.py`, about fifteen minutes.
+
+Writes docs/verification.json after each audit and goes on where it stopped; docs/verification.md shows the file.
+`python docs/verification.py NAME ...` audits these cases anew; delete the file to measure everything again.
+"""
+
+import html
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FILE = Path(__file__).with_name("verification.json")
+STEPS = 20_000
+"""Steps of each long run; the audit's own default is 300,000."""
+METHODS = (
+    *("frame", "frame@4", "dd:average", "dla:0.5", "dla01", "leapfrog", "gni", "dla-variational", "edla"),
+    *("lie-gni", "dla-variational:exp"),  # these on Lie groups
+)
+# A system of the zoo with its own parameters and start, but for these.
+CASES = {"PendulumCVT, eps = 0.5, rotating": ("PendulumCVT", {"eps": 0.5}, "rotating")}
+# What a refusal says, and the same in few words.
+REASONS = {
+    "lives on the group": "the system lives on a Lie group",
+    "is defined on Lie groups": "the system is given in coordinates",
+    "that do not depend on time": "the system depends on time",
+    "are affine": "the constraints are affine",
+    "the mass matrix of": "the mass matrix depends on q",
+}
+
+# As the audit has them: defects below the first are rounding, orders within the second of the claimed one count.
+ROUNDING, SLACK = 1e-11, 0.15
+CLAIMED, NOT_CLAIMED = "&#9679;", "&#9675;"
+CLASSES = {"exact": "good", "bounded": "fair", "DRIFT": "bad", "too short": "weak"}
+ENERGIES = ("energy", "energy (own)", "moving energy")
+
+Pair = dict[str, Any]
+Cell = tuple[str, str]
+"""The class and the inside of a cell."""
+
+
+def cases() -> dict[str, tuple[str, dict[str, float], str | None]]:
+    """Every case by its label: the system's name, parameters that differ from its own, and the start's name."""
+    import dalembert as da
+
+    return {name: (name, {}, None) for name in da.zoo.__all__} | CASES
+
+
+def rounded(x: Any) -> float | None:
+    """The number with two digits, None where it is not finite."""
+    return float(f"{x:.2g}") if x is not None and np.isfinite(x) else None
+
+
+def reason(words: str) -> str:
+    """A refusal in few words."""
+    return next((short for said, short in REASONS.items() if said in words), words.partition(". ")[0])
+
+
+def record(found: Any) -> dict[str, Any]:
+    """What the table keeps of an audit."""
+    kept: dict[str, Any] = {"claims": found.claims._asdict()}
+    kept["order"] = [rounded(found.order.q), rounded(found.order.v)]
+    kept["constraint"] = rounded(found.constraint)
+    if not found.on_constraint:
+        kept["own_constraint"] = rounded(found.own_constraint)
+    kept["reversibility"] = rounded(found.reversibility)
+    kept["integrals"] = {name: [str(x.verdict), rounded(x.largest)] for name, x in found.integrals.items()}
+    if found.steps < STEPS:
+        kept["ended"] = found.steps
+    kept["broken"] = found.broken_claims
+    kept["problems"] = [x.partition(" (residual")[0] for x in found.problems]
+    return {key: value for key, value in kept.items() if value not in ({}, [])}
+
+
+def measured(name: str, parameters: dict[str, float], start: str | None, method: str) -> dict[str, Any]:
+    """The record of one pair, or why there is none."""
+    import dalembert as da
+    from dalembert.methods import method_from_text
+
+    system, used = getattr(da.zoo, name)(**parameters), method_from_text(method)
+    try:
+        first = da.simulate(system, used, *system.start(start), h=system.step, steps=1, throw=False)
+    except ValueError as error:
+        return {"refuses": reason(str(error))}
+    if not first.steps:
+        why = first.message.partition(": ")[2].partition(" (")[0]
+        return {"refuses": f"not even one step from the start: {why}"}
+    if system.timed:
+        return {"refuses": "fits, but the audit takes no systems that depend on time"}
+    return record(da.audit(system, used, start=start, steps=STEPS))
+
+
+def write(found: dict[str, Any]) -> None:
+    """The file, one line a pair, replaced in one go so that an interruption leaves the old or the new one."""
+    import dalembert as da
+
+    lines = []
+    for label, pairs in found["cases"].items():
+        inside = ",\n".join(f'   "{method}": {json.dumps(pair)}' for method, pair in pairs.items())
+        lines.append(f'  "{label}": {{\n{inside}\n  }}')
+    head = f'{{\n "version": "{da.__version__}",\n "steps": {STEPS},\n "cases": {{\n'
+    text = head + ",\n".join(lines) + "\n }\n}\n"
+    new = FILE.with_suffix(".new")
+    new.write_text(text)
+    new.replace(FILE)
+
+
+def main(again: list[str]) -> None:
+    """Measures what the file lacks, and the cases named again."""
+    every = cases()
+    for label in again:
+        if label not in every:
+            raise SystemExit(f"no case {label!r}; choose from: {', '.join(every)}")
+    before = json.loads(FILE.read_text()) if FILE.exists() else {}
+    known = before.get("cases", {}) if before.get("steps") == STEPS else {}
+    found = {"cases": {label: {} if label in again else known.get(label, {}) for label in every}}
+    for label, case in every.items():
+        pairs = found["cases"][label]
+        for method in METHODS:
+            if method in pairs:
+                continue
+            began = time.process_time()
+            pairs[method] = measured(*case, method)
+            write(found)
+            said = pairs[method].get("refuses") or pairs[method].get("problems") or "nothing is broken"
+            print(f"{time.process_time() - began:5.1f} s  {method} on {label}: {said}", flush=True)
+
+
+def number(x: float | None) -> str:
+    """A small number in few signs."""
+    return "?" if x is None else "0" if x == 0 else f"{x:.0e}".replace("e-0", "e-")
+
+
+def mark(pair: Pair, claim: str) -> str:
+    """Whether the method claims this here."""
+    return CLAIMED if pair["claims"][claim] else NOT_CLAIMED
+
+
+def claims(pair: Pair) -> Cell:
+    """Whether everything that the method claims was measured."""
+    if "ended" in pair:
+        return "weak", f"ends<small>step {pair['ended']:,}</small>"
+    if "broken" in pair:
+        return "bad", "BROKEN"
+    return ("weak", "holds<small>see below</small>") if "problems" in pair else ("good", "holds")
+
+
+def order(pair: Pair) -> Cell:
+    """Measured and claimed order."""
+    claimed, found = pair["claims"]["order"], pair["order"]
+    if None in found:
+        return "none", f"n.m. / {claimed}"
+    return "good" if min(found) >= claimed - SLACK else "bad", f"{min(found):.1f} / {claimed}"
+
+
+def verdict(kind: str, size: float | None, name: str = "") -> str:
+    """A verdict with the largest error."""
+    return f'<span class="{CLASSES[kind]}">{kind}</span><small>{name}{number(size)}</small>'
+
+
+def energy(pair: Pair) -> Cell:
+    """The verdict on the energy that a method could keep, and on that of the allowed velocity where it is another."""
+    found = pair.get("integrals", {})
+    own = next((found[x] for x in ("energy (own)", "energy", "moving energy") if x in found), None)
+    if own is None:
+        return "none", "not kept"
+    words = f"{mark(pair, 'energy')} {verdict(*own)}"
+    if "energy (own)" in found:
+        kind, size = found["energy"]
+        words += f'<small>of v: <span class="{CLASSES[kind]}">{kind}</span> {number(size)}</small>'
+    return "", words
+
+
+def defect(pair: Pair, claim: str, size: float | None, more: str = "") -> Cell:
+    """Kept or not, by a defect that should be rounding."""
+    if size is None:
+        return "none", "n.d."
+    kept = size < ROUNDING
+    kind = "good" if kept else "bad" if pair["claims"][claim] else "weak"
+    words = f'<span class="{kind}">{"kept" if kept else "not"}</span>'
+    return "", f"{mark(pair, claim)} {words}<small>{number(size)}{more}</small>"
+
+
+def constraint(pair: Pair) -> Cell:
+    """The constraint of the method's own velocity, and of the allowed one where it is another."""
+    if "own_constraint" not in pair:
+        return defect(pair, "on_constraint", pair["constraint"])
+    return defect(pair, "on_constraint", pair["own_constraint"], f"<br>of v: {number(pair['constraint'])}")
+
+
+def reversibility(pair: Pair) -> Cell:
+    """Whether a step can be undone."""
+    return defect(pair, "reversible", pair["reversibility"])
+
+
+def others(pair: Pair) -> Cell:
+    """The worst of the other integrals, with its name."""
+    found = {name: x for name, x in pair.get("integrals", {}).items() if name not in ENERGIES}
+    if not found:
+        return "none", "none"
+    worst = max(found, key=lambda name: (list(CLASSES).index(found[name][0]), found[name][1] or 0.0))
+    return "", verdict(*found[worst], f"{html.escape(worst)}<br>")
+
+
+TABLES = (claims, order, energy, constraint, reversibility, others)
+
+
+def fits(found: dict[str, Any], case: str) -> dict[str, Pair]:
+    """The records of a case by method, of those that fit."""
+    return {method: pair for method, pair in found["cases"][case].items() if "refuses" not in pair}
+
+
+def audited(found: dict[str, Any]) -> Iterator[tuple[str, str, Pair]]:
+    """Case, method and record of all pairs that fit."""
+    for case in found["cases"]:
+        yield from ((case, method, pair) for method, pair in fits(found, case).items())
+
+
+def table(found: dict[str, Any], cell: Callable[[Pair], Cell], methods: list[str], cases: list[str]) -> str:
+    """One table: a row a case, a column a method."""
+    head = "".join(f"<th>{x.replace('-variational', '-<br>variational')}</th>" for x in methods)
+    rows = []
+    for case in cases:
+        cells = []
+        for method in methods:
+            pair = found["cases"][case].get(method, {"refuses": "not measured"})
+            if "refuses" in pair:
+                cells.append(f'<td class="none" title="{html.escape(pair["refuses"])}">&ndash;</td>')
+            else:
+                kind, inside = cell(pair)
+                cells.append(f'<td class="{kind}">{inside}</td>')
+        rows.append(f"<tr><th>{case.replace(', ', '<br>', 1)}</th>{''.join(cells)}</tr>")
+    return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def tables(found: dict[str, Any], cell: Callable[[Pair], Cell]) -> str:
+    """The table of systems in coordinates, and below it that of systems on Lie groups."""
+    made = []
+    for on_group in (False, True):
+        chosen = [
+            (case, method)
+            for case, method, pair in audited(found)
+            if ("lie-gni" in fits(found, case)) == on_group
+        ]
+        methods = [x for x in METHODS if x in {method for _, method in chosen}]
+        made.append(table(found, cell, methods, list(dict.fromkeys(case for case, _ in chosen))))
+    return f'<div class="verified">{"".join(made)}</div>'
+
+
+def summary(found: dict[str, Any]) -> str:
+    """How many audits there are, and how they came out."""
+    kinds = [claims(pair)[1] for *_, pair in audited(found)]
+    held, ended = sum(x.startswith("holds") for x in kinds), sum(x.startswith("ends") for x in kinds)
+    return (
+        f"{len(kinds)} audits of dalembert {found['version']}, each with a run of {found['steps']:,} steps. In {held} "
+        f"no claim is broken; in {held - kinds.count('holds')} of these something that is not claimed goes wrong. In "
+        f"{kinds.count('BROKEN')} a claim is broken. {ended} runs ended before."
+    )
+
+
+def refusals(found: dict[str, Any]) -> str:
+    """Which methods do not fit which systems, by reason."""
+    why: dict[str, dict[str, list[str]]] = {}
+    for case, pairs in found["cases"].items():
+        for method, pair in pairs.items():
+            if "refuses" in pair:
+                why.setdefault(pair["refuses"], {}).setdefault(case, []).append(method)
+    rows = []
+    for reason, cases in why.items():
+        same: dict[str, list[str]] = {}
+        for case, methods in cases.items():
+            same.setdefault(", ".join(methods), []).append(case)
+        for methods, names in same.items():
+            rows.append(f"<li><b>{html.escape(reason)}</b>: {methods} on {'; '.join(names)}</li>")
+    return f"<ul>{''.join(rows)}</ul>"
+
+
+def problems(found: dict[str, Any]) -> str:
+    """Everything that went wrong, in the words of the audit."""
+    rows = [
+        f"<li><b>{method} on {case}</b>: {html.escape('; '.join(pair['problems']), quote=False)}</li>"
+        for case, method, pair in audited(found)
+        if "problems" in pair
+    ]
+    return f"<ul>{''.join(rows)}</ul>"
+
+
+def parts() -> dict[str, str]:
+    """The pieces of the page by name."""
+    found = json.loads(FILE.read_text())
+    words = {f.__name__: f(found) for f in (summary, refusals, problems)}
+    return words | {cell.__name__: tables(found, cell) for cell in TABLES}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
