@@ -48,7 +48,7 @@ def conserved(system: Any, run: Any) -> list[str]:
     q = jnp.zeros(system.dimension)
     for name, section in system.sections().items():
         along = (lambda q, x=section: x(q[0], q)) if system.timed else section
-        kept += [f"momentum of {name}"] * is_written_constant(along, q)
+        kept += [f"momentum ({name})"] * is_written_constant(along, q)
     return kept
 
 

@@ -50,7 +50,7 @@ GLIDE = [0, 0, 0.2, 0, -0.9], [ALONG * np.cos(0.2), ALONG * np.sin(0.2), TURNING
 RUNS = {name: Run() for name in da.zoo.__all__} | {
     "BallOnTurntable": Run(50, parameters={"radius": 0.5}),
     "ChaplyginSleigh": Run(180, 0.1),
-    "GroupSleigh": Run(180, 0.1, da.LieGNI(restart_every=20)),  # else its parasitic mode is seen at the end
+    "GroupSleigh": Run(180, 0.1, LIE),
     "HarmonicCVT": Run(30, times=1),
     "Heisenberg": Run(60, method=LIE),
     "KnifeEdge": Run(120, 0.1),
@@ -61,7 +61,7 @@ RUNS = {name: Run() for name in da.zoo.__all__} | {
     "RubberBall": Run(60, method=LIE, parameters={"radius": 0.3}),
     "Snakeboard": Run(240, 0.05, start=GLIDE),
     "SpringParticle": Run(30, times=1),
-    "Suslov": Run(100, method=LIE),
+    "Suslov": Run(100, method=da.LieGNI(restart_every=20)),  # in a longer run its parasitic mode would count
     "TwoWheeledRobot": Run(250),
 }
 FRONT = "Snakeboard"

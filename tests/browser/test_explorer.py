@@ -47,7 +47,9 @@ def page(explorer, quiet_page):
 
 def field(page, label):
     """The input beside a label."""
-    return page.locator(f"xpath=//label[normalize-space()='{label}']/following::input[not(@type='hidden')][1]").first
+    return page.locator(
+        f"xpath=//label[normalize-space()='{label}']/following::input[not(@type='hidden')][1]"
+    ).first
 
 
 def choose(page, label, option):
@@ -98,7 +100,9 @@ def test_it_opens_answers_plays_and_stays_on_this_machine(explorer, page, quiet_
     type_into(page, "time", "10")
     wait(lambda: abs(explorer.page.now - 10) < 0.1, "the slider")
     k = int(np.searchsorted(shown(explorer).film.times, explorer.page.now))
-    assert np.allclose(explorer.page.stage.actors[-1].frame.position, shown(explorer).film.copies[1].parts[-1].at[k])
+    assert np.allclose(
+        explorer.page.stage.actors[-1].frame.position, shown(explorer).film.copies[1].parts[-1].at[k]
+    )
     # Nothing left this machine.
     hosts = {urlparse(url).hostname for url in quiet_page.requests if not url.startswith(("data:", "blob:"))}
     assert hosts == {"127.0.0.1"}
@@ -108,13 +112,18 @@ def test_it_opens_answers_plays_and_stays_on_this_machine(explorer, page, quiet_
 def test_a_slider_changes_the_run_and_another_system_its_controls(explorer, page):
     before = shown(explorer)
     choose(page, "system", "ChaplyginSleigh")
-    wait(lambda: shown(explorer) is not before and shown(explorer).request.system == "ChaplyginSleigh", "the sleigh")
+    wait(
+        lambda: shown(explorer) is not before and shown(explorer).request.system == "ChaplyginSleigh",
+        "the sleigh",
+    )
     offset = field(page, "offset")
     offset.wait_for()
     before = shown(explorer)
     type_into(page, "offset", "0.3")
     wait(lambda: shown(explorer) is not before, "an answer to another offset")
-    assert dict(shown(explorer).request.parameters)["offset"] == pytest.approx(0.3, abs=0.003)  # a slider's notch
+    assert dict(shown(explorer).request.parameters)["offset"] == pytest.approx(
+        0.3, abs=0.003
+    )  # a slider's notch
     assert float(shown(explorer).runs[0].system.offset) == dict(shown(explorer).request.parameters)["offset"]
 
 
@@ -135,7 +144,10 @@ def test_a_bad_value_shows_a_message_and_the_page_lives_on(explorer, page, label
     before = shown(explorer)
     type_into(page, label, good)
     wait(lambda: words not in page.inner_text("body"), "the message to go")
-    wait(lambda: shown(explorer) is not before or before.request.h == float(field(page, "h").input_value()), "a run")
+    wait(
+        lambda: shown(explorer) is not before or before.request.h == float(field(page, "h").input_value()),
+        "a run",
+    )
 
 
 def test_export_plays_by_itself_and_the_script_is_offered(explorer, page, browser, tmp_path):

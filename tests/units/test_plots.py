@@ -1,9 +1,12 @@
 """Figures of one trajectory show its numbers."""
 
+from functools import cache
+
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from hurry import unoptimised  # noqa: F401
 
 import dalembert as da
 from dalembert.view import names, style
@@ -28,18 +31,24 @@ def data(line):
     return tuple(np.asarray(x, float) for x in line.get_data())
 
 
-CVT = run(Z.PendulumCVT(eps=0.1), da.DLA01(), 400, "rotating")
-SNAKE = run(Z.Snakeboard(), da.VariationalDLA(), 100)
+@cache
+def cvt():
+    return run(Z.PendulumCVT(eps=0.1), da.DLA01(), 400, "rotating")
+
+
+@cache
+def snake():
+    return run(Z.Snakeboard(), da.VariationalDLA(), 100)
 
 
 def test_running_mean_of_the_energy_is_that_of_numpy():
-    ax = CVT.plot.integrals()["energy"]
+    ax = cvt().plot.integrals()["energy"]
     light, strong = ax.lines
-    deviation = CVT.energy() - CVT.energy()[0]
-    np.testing.assert_array_equal(data(light), (CVT.t, deviation))
+    deviation = cvt().energy() - cvt().energy()[0]
+    np.testing.assert_array_equal(data(light), (cvt().t, deviation))
     # A twentieth of 400 steps: windows of 20 rows, whose middle lies between two of them.
     means = np.lib.stride_tricks.sliding_window_view(deviation, 20).mean(axis=1)
-    times = np.lib.stride_tricks.sliding_window_view(CVT.t, 20).mean(axis=1)
+    times = np.lib.stride_tricks.sliding_window_view(cvt().t, 20).mean(axis=1)
     np.testing.assert_allclose(strong.get_xdata(), times, atol=1e-11)  # sums of a few hundred numbers
     np.testing.assert_allclose(strong.get_ydata(), means, atol=1e-14)
     assert light.get_alpha() < 1
@@ -48,11 +57,13 @@ def test_running_mean_of_the_energy_is_that_of_numpy():
 
 
 def test_integrals_are_those_of_the_system():
-    panels = SNAKE.plot.integrals()
+    panels = snake().plot.integrals()
     assert list(panels) == ["energy", "rotor speed", "steering speed"]
-    chosen = SNAKE.plot.integrals(["steering speed"])
+    chosen = snake().plot.integrals(["steering speed"])
     assert list(chosen) == ["steering speed"]
-    np.testing.assert_array_equal(data(chosen["steering speed"].lines[0])[1], SNAKE.v[:, 4] - SNAKE.v[0, 4])
+    np.testing.assert_array_equal(
+        data(chosen["steering speed"].lines[0])[1], snake().v[:, 4] - snake().v[0, 4]
+    )
     table = run(Z.BallOnTurntable(), da.VariationalDLA())
     panels = table.plot.integrals()
     assert list(panels) == ["energy", "moving energy", "spin"]
@@ -60,8 +71,8 @@ def test_integrals_are_those_of_the_system():
     np.testing.assert_array_equal(data(panels["moving energy"].lines[0])[1], moving - moving[0])
     assert "may change" in panels["energy"].get_ylabel()
     assert "may change" not in panels["spin"].get_ylabel()
-    own = CVT.plot.integrals({"square": lambda q, v: q[0] ** 2})
-    np.testing.assert_allclose(data(own["square"].lines[0])[1], CVT.q[:, 0] ** 2 - CVT.q[0, 0] ** 2)
+    own = cvt().plot.integrals({"square": lambda q, v: q[0] ** 2})
+    np.testing.assert_allclose(data(own["square"].lines[0])[1], cvt().q[:, 0] ** 2 - cvt().q[0, 0] ** 2)
 
 
 def test_integrals_of_a_system_that_depends_on_time():
@@ -73,9 +84,9 @@ def test_integrals_of_a_system_that_depends_on_time():
 
 
 def test_log_axes_show_absolute_deviations():
-    ax = CVT.plot.integrals(log=True)["energy"]
+    ax = cvt().plot.integrals(log=True)["energy"]
     assert ax.get_yscale() == "log"
-    deviation = np.abs(CVT.energy() - CVT.energy()[0])[1:]
+    deviation = np.abs(cvt().energy() - cvt().energy()[0])[1:]
     np.testing.assert_array_equal(data(ax.lines[0])[1], np.maximum(deviation, style.FLOOR))
 
 
@@ -100,18 +111,18 @@ def test_short_runs_are_drawn(steps):
 
 
 def test_phase_portraits_wrap_angles_without_jumps():
-    ax = CVT.plot.phase()
+    ax = cvt().plot.phase()
     x, y = data(ax.lines[0])
     assert np.nanmax(np.abs(x)) <= np.pi
     assert np.nanmax(np.abs(np.diff(x))) < np.pi
-    turns = int(CVT.q[-1, 2] // np.pi + 1) // 2
+    turns = int(cvt().q[-1, 2] // np.pi + 1) // 2
     assert turns > 10
     assert np.count_nonzero(np.isnan(x)) == turns
     drawn = ~np.isnan(x)
     np.testing.assert_allclose(
-        np.exp(1j * x[drawn]), np.exp(1j * CVT.q[:, 2]), atol=1e-12
+        np.exp(1j * x[drawn]), np.exp(1j * cvt().q[:, 2]), atol=1e-12
     )  # angles up to 1e2
-    np.testing.assert_array_equal(y[drawn], CVT.v[:, 2])
+    np.testing.assert_array_equal(y[drawn], cvt().v[:, 2])
 
 
 def test_wrapped_angles_are_in_the_half_open_interval():
@@ -120,12 +131,14 @@ def test_wrapped_angles_are_in_the_half_open_interval():
 
 
 def test_phase_portraits_of_named_quantities():
-    ax = SNAKE.plot.phase("x", "theta'")
-    np.testing.assert_array_equal(data(ax.lines[0]), (SNAKE.q[:, 0], SNAKE.v[:, 2]))
-    ax = SNAKE.plot.phase("rotor speed", "energy")
-    np.testing.assert_array_equal(data(ax.lines[0]), (SNAKE.v[:, 3], SNAKE.energy()))
-    np.testing.assert_array_equal(data(SNAKE.plot.phase(y="x'").lines[0]), (SNAKE.q[:, 0], SNAKE.v[:, 0]))
-    both = SNAKE.plot.phase("psi", "phi")
+    ax = snake().plot.phase("x", "theta'")
+    np.testing.assert_array_equal(data(ax.lines[0]), (snake().q[:, 0], snake().v[:, 2]))
+    ax = snake().plot.phase("rotor speed", "energy")
+    np.testing.assert_array_equal(data(ax.lines[0]), (snake().v[:, 3], snake().energy()))
+    np.testing.assert_array_equal(
+        data(snake().plot.phase(y="x'").lines[0]), (snake().q[:, 0], snake().v[:, 0])
+    )
+    both = snake().plot.phase("psi", "phi")
     for x in data(both.lines[0]):
         assert np.nanmax(np.abs(np.diff(x))) < np.pi
     body = run(Z.Suslov(), da.LieGNI(), 50)
@@ -153,10 +166,10 @@ def test_long_runs_are_dots_and_few_points():
 
 
 def test_coordinates_are_drawn_each_by_itself():
-    panels = SNAKE.plot.coordinates()
+    panels = snake().plot.coordinates()
     assert list(panels) == ["x", "y", "theta", "psi", "phi"]
     for i, ax in enumerate(panels.values()):
-        np.testing.assert_array_equal(data(ax.lines[0]), (SNAKE.t, SNAKE.q[:, i]))
+        np.testing.assert_array_equal(data(ax.lines[0]), (snake().t, snake().q[:, i]))
     assert [ax.get_xlabel() for ax in panels.values()] == ["", "", "", "", "t"]
     assert panels["theta"].get_ylabel() == r"$\mathrm{\theta}$ (rad)"
     assert panels["x"].get_ylabel() == "x (m)"
@@ -173,10 +186,10 @@ def test_names_are_written_as_symbols():
 
 def test_axes_that_are_given_are_used():
     _, given = plt.subplots(3)
-    panels = SNAKE.plot.integrals(ax=given)
+    panels = snake().plot.integrals(ax=given)
     assert list(panels.values()) == list(given)
     _, one = plt.subplots()
-    assert SNAKE.plot.constraint(ax=one) is one
+    assert snake().plot.constraint(ax=one) is one
     assert not one.spines["top"].get_visible()
 
 
@@ -195,7 +208,7 @@ def test_runs_loaded_without_their_system_are_drawn(tmp_path):
 
 
 def test_log_axes_have_two_ticks_at_least():
-    for ax in (SNAKE.plot.constraint(), run(Z.RollingDisk(), steps=3).plot.energy()):
+    for ax in (snake().plot.constraint(), run(Z.RollingDisk(), steps=3).plot.energy()):
         low, high = ax.get_ylim()
         assert sum(low <= tick <= high for tick in ax.get_yticks()) >= 2
 
@@ -208,15 +221,18 @@ def free():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: SNAKE.plot.integrals(["spin"]), "Snakeboard names no integral 'spin'; choose from: energy"),
-        (lambda: SNAKE.plot.integrals([]), "needs one name or more"),
-        (lambda: SNAKE.plot.integrals({"all": lambda q, v: v}), r"one number a state, got shape \(5,\)"),
-        (lambda: SNAKE.plot.integrals({"x": 3}), "must be a function"),
-        (lambda: SNAKE.plot.integrals(ax=plt.subplots()[1]), "3 curves to draw .* ax holds 1"),
-        (lambda: SNAKE.plot.phase("z"), 'no velocity "z\'"'),
-        (lambda: SNAKE.plot.phase("z", "x"), "no quantity 'z'; choose from: x, y"),
-        (lambda: SNAKE.plot.coordinates(["z"]), "no coordinate 'z'; choose from: x, y"),
-        (lambda: SNAKE.plot.coordinates([]), "no coordinate"),
+        (
+            lambda: snake().plot.integrals(["spin"]),
+            "Snakeboard names no integral 'spin'; choose from: energy",
+        ),
+        (lambda: snake().plot.integrals([]), "needs one name or more"),
+        (lambda: snake().plot.integrals({"all": lambda q, v: v}), r"one number a state, got shape \(5,\)"),
+        (lambda: snake().plot.integrals({"x": 3}), "must be a function"),
+        (lambda: snake().plot.integrals(ax=plt.subplots()[1]), "3 curves to draw .* ax holds 1"),
+        (lambda: snake().plot.phase("z"), 'no velocity "z\'"'),
+        (lambda: snake().plot.phase("z", "x"), "no quantity 'z'; choose from: x, y"),
+        (lambda: snake().plot.coordinates(["z"]), "no coordinate 'z'; choose from: x, y"),
+        (lambda: snake().plot.coordinates([]), "no coordinate"),
         (lambda: free().plot.constraint(), "has no constraint"),
     ],
 )

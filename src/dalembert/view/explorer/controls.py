@@ -84,7 +84,10 @@ class Controls:
                     control.on_update(lambda _: self._touched())
             self.box.visible = bool(self.parameters)
             system = built(request, self.kinds)
-            self.start.options = tuple(system.starts()) or ("own",)
+            names = tuple(system.starts()) or ("own",)
+            self.start.options = names
+            here = [x for x in system.starts() if text_of(system.start(x)[1]) == request.v0]
+            self.start.value = here[0] if here else names[0]
             self.q0.value, self.v0.value = request.q0, request.v0
             for i, control in enumerate(self.methods):
                 value = request.methods[i] if i < len(request.methods) else NONE

@@ -30,7 +30,7 @@ class Page:
         self.stage, self.answer = Stage(server), None
         self.playing, self.now = False, 0.0
         self.due, self.lock, self.stopped = threading.Event(), threading.RLock(), threading.Event()
-        self.filling = False
+        self.filling, self.busy = False, True
         self._theme()
         self._controls(first)
         self._charts()
@@ -40,9 +40,16 @@ class Page:
             thread.start()
 
     def stop(self) -> None:
-        """Ends the page's threads; the server goes on."""
+        """Ends the page's threads, when they have done what they do; the server goes on."""
         self.stopped.set()
         self.due.set()
+        for thread in self.threads:
+            thread.join()
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything that was asked for is shown."""
+        return not (self.due.is_set() or self.busy)
 
     def _theme(self) -> None:
         gui = self.server.gui
@@ -94,7 +101,9 @@ class Page:
     def _work(self) -> None:
         """Answers the latest request, again and again."""
         while not self.stopped.is_set():
+            self.busy = False
             self.due.wait()
+            self.busy = True
             self.due.clear()
             if self.stopped.is_set():
                 return
@@ -111,11 +120,11 @@ class Page:
             return
         fresh = self.answer is None or self.answer.request.system != found.request.system
         with self.lock:
-            self.answer = found
             times = found.film.times
-            if fresh:  # a body that travels far is followed, or it would be a dot
-                self.follow.value = found.film.extent > 1.5 * room(found.near)[1]
             self.stage.play(found.film, found.near, fresh)
+            self.answer = found
+            if fresh:  # a body that travels far is followed, or it would be a dot
+                self.follow.value = bool(found.film.extent > 1.5 * room(found.near)[1])
             self.now = float(times[0]) if fresh else float(np.clip(self.now, times[0], times[-1]))
             self._place()
             self._span(float(times[0]), float(times[-1]))
@@ -154,6 +163,13 @@ class Page:
         self.playing = not self.playing
         self.play.label = "Pause" if self.playing else "Play"
         self.play.icon = "player-pause" if self.playing else "player-play"
+
+    def seek(self, t: float) -> None:
+        """Shows the time t."""
+        with self.lock:
+            self.now = float(t)
+            self._place()
+            self.slider.value = self.now
 
     def _scrub(self, event: Any) -> None:
         """The reader moved the slider; the clock moves it too, and then no client is named."""

@@ -1,5 +1,6 @@
 """What the page asks for, and the Python script that does the same."""
 
+import contextlib
 import inspect
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import METHODS, Composition, Method, method_from_text
-from dalembert.model import System, nearest_velocity
+from dalembert.model import System, check_start, nearest_velocity, survey
 
 SLOTS = 4
 """How many methods the page runs side by side."""
@@ -152,6 +153,16 @@ def start_of(system: Any, name: str | None) -> tuple[Any, Any]:
     return q0, nearest_velocity(system.at(0.0), jnp.asarray(q0), jnp.ones(system.velocity_dimension))
 
 
+def _second(system: Any, q0: Any, v0: Any) -> str:
+    """The simplest method beside frame that fits the system."""
+    told = check_start(system, q0, v0, survey)
+    for spelling in ("leapfrog", "gni"):
+        with contextlib.suppress(ValueError):
+            method_from_text(spelling).check(system, told)
+            return spelling
+    return "reference"
+
+
 def first_request(
     name: str, kinds: Mapping[str, Any], methods: Sequence[str] = (), steps: int = 10_000, **given: Any
 ) -> Request:
@@ -160,9 +171,9 @@ def first_request(
     parameters = {c.name: c.default for c in choices(kind)} | given.get("parameters", {})
     system = kind if not isinstance(kind, type) else kind(**parameters)
     known = methods_for(system)
-    usual = ["frame", "leapfrog"] if system.group is None else ["lie-gni"]
-    fitting = [x for x in methods if x in known] or usual
     q0, v0 = start_of(system, given.get("start"))
+    usual = ["frame", _second(system, q0, v0)] if system.group is None else ["lie-gni"]
+    fitting = [x for x in methods if x in known] or usual
     h = given.get("h") or system.step or 0.1
     return Request(
         name, tuple(parameters.items()), text_of(q0), text_of(v0), tuple(fitting[:SLOTS]), h, steps
