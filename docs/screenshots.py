@@ -13,7 +13,7 @@ import dalembert as da
 
 # Methods, parameters, start, and the time that is shown.
 SHOWN = {
-    "RollingDisk": (["frame", "leapfrog"], {}, None, 11.0),
+    "RollingDisk": (["frame", "leapfrog"], {}, None, 12.3),
     "ChaplyginSleigh": (["frame", "gni"], {}, None, 6.0),
     "Snakeboard": (["frame", "leapfrog", "dla01"], {}, None, 7.0),
     "PendulumCVT": (["frame", "leapfrog", "dla01"], {"eps": 0.5}, "rotating", 2.3),

@@ -71,10 +71,8 @@ def record(found: Any) -> dict[str, Any]:
     kept["integrals"] = {name: [str(x.verdict), rounded(x.largest)] for name, x in found.integrals.items()}
     if found.steps < STEPS:
         kept["ended"] = found.steps
-    short = found.energy is not None and str(found.energy.verdict) == "too short"
-    said = [x for x in found.problems if not (short and x.startswith("exact energy"))]  # nothing was measured
-    kept["broken"] = [x for x in said if x in found.broken_claims]
-    kept["problems"] = [x.partition(" (residual")[0] for x in said]
+    kept["broken"] = found.broken_claims
+    kept["problems"] = [x.partition(" (residual")[0] for x in found.problems]
     return {key: value for key, value in kept.items() if value not in ({}, [])}
 
 

@@ -100,3 +100,8 @@ def test_the_page_shows_every_pair(pages, table):
     for case, pairs in table["cases"].items():
         for method, pair in pairs.items():
             assert "refuses" in pair or not pair.get("broken") or f"{method} on {case}" in parts["problems"]
+
+
+def test_an_audit_of_a_run_without_steps_says_so():
+    with pytest.raises(ValueError, match="edla makes no step on KnifeEdge"):
+        da.audit(da.zoo.KnifeEdge(), da.EDLA(), steps=10_000)

@@ -155,6 +155,10 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
     system, h = about.system, about.h
     every = max(1, steps // _ROWS)
     sol = simulate(system, method, about.q0, about.v0, h=h, steps=steps, save_every=every, throw=False)
+    if len(sol.t) < 2:
+        raise ValueError(
+            f"{method.spelling} makes no step on {system.label}, so nothing is measured: {sol.message}"
+        )
     speed = max(float(np.nanmax(np.abs(np.asarray(sol.v)))), np.finfo(float).tiny)
     # Each row by its own speed, so that a run that explodes hides nothing; at rest by the usual speed.
     speeds = np.max(np.abs(np.asarray(sol.v)), axis=1)

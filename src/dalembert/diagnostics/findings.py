@@ -89,8 +89,9 @@ class Audit:
         words = []
         if _settled(self.order) and min(self.order.q, self.order.v) < said.order - ORDER_TOLERANCE:
             words.append(f"order {said.order} is claimed, {self.order} is measured")
-        if said.energy and not found.energy and self.energy is not None:
-            words.append(f"exact energy is claimed, but it changes by {self.energy.largest:.1e}")
+        energy = None if self.energy is None or self.energy.verdict is Verdict.SHORT else self.energy
+        if said.energy and energy is not None and not found.energy:
+            words.append(f"exact energy is claimed, but it changes by {energy.largest:.1e}")
         if said.reversible and not found.reversible:
             words.append(
                 f"reversibility is claimed, but a step back ends {self.reversibility:.1e} from its start"
