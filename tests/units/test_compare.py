@@ -7,7 +7,6 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from hurry import unoptimised  # noqa: F401
 from matplotlib.colors import to_rgb
 
 import dalembert as da

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hurry import compiled, unoptimised  # noqa: F401
+from hurry import compiled
 from systems import make
 
 import dalembert as da

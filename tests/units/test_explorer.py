@@ -8,7 +8,6 @@ import time
 import jax
 import numpy as np
 import pytest
-from hurry import unoptimised  # noqa: F401
 
 import dalembert as da
 from dalembert.methods import METHODS, method_from_text
@@ -262,3 +261,19 @@ def test_a_page_shows_every_system_without_a_complaint():
             assert np.allclose(actor.frame.position, actor.part.at[k])
     finally:
         running.close()
+
+
+def test_what_the_explorer_refuses_before_it_starts():
+    pytest.importorskip("viser", reason="viser is not installed: pip install 'dalembert[explore]'")
+    with pytest.raises(ValueError, match="the zoo has no system 'Rolling'"):
+        da.explore("Rolling")
+    with pytest.raises(ValueError, match="takes a system, its class, or a name"):
+        da.explore(3)
+    with pytest.raises(ValueError, match="up to 4 methods side by side, got 5"):
+        da.explore("RollingDisk", ["frame"] * 5)
+
+
+def test_methods_given_are_kept_whatever_the_lists_offer():
+    request = first_request("RollingDisk", KINDS, ["dla:0.3"], exact=True)
+    assert request.methods == ("dla:0.3",)
+    assert first_request("RollingDisk", KINDS, ["lie-gni"]).methods == ("frame", "leapfrog")

@@ -6,7 +6,6 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from hurry import unoptimised  # noqa: F401
 
 import dalembert as da
 from dalembert.view import names, style

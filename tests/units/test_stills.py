@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hurry import unoptimised  # noqa: F401
 from PIL import Image
 
 import dalembert as da

@@ -58,9 +58,11 @@ def explorer(
             f"the explorer needs viser and plotly ({error}); install them with pip install 'dalembert[explore]'"
         )
     from dalembert.view.explorer.page import Page
-    from dalembert.view.explorer.request import first_request
+    from dalembert.view.explorer.request import SLOTS, first_request
 
-    request = first_request(system, kinds, methods, **given)
+    if len(methods) > SLOTS:
+        raise ValueError(f"the explorer shows up to {SLOTS} methods side by side, got {len(methods)}")
+    request = first_request(system, kinds, methods, exact=True, **given)
     with contextlib.redirect_stdout(io.StringIO()):  # its banner; the caller says where the page is
         made = viser.ViserServer(
             host=HOST, port=free_port() if port is None else port, label="dalembert", verbose=False

@@ -166,14 +166,13 @@ def _second(system: Any, q0: Any, v0: Any) -> str:
 def first_request(
     name: str, kinds: Mapping[str, Any], methods: Sequence[str] = (), steps: int = 10_000, **given: Any
 ) -> Request:
-    """What a system is first shown with: its own start and step; of the methods those that fit it."""
+    """What a system is first shown with: its own start and step; methods that fit it, or `exact`ly those given."""
     kind = kinds[name]
     parameters = {c.name: c.default for c in choices(kind)} | given.get("parameters", {})
     system = kind if not isinstance(kind, type) else kind(**parameters)
-    known = methods_for(system)
     q0, v0 = start_of(system, given.get("start"))
     usual = ["frame", _second(system, q0, v0)] if system.group is None else ["lie-gni"]
-    fitting = [x for x in methods if x in known] or usual
+    fitting = [x for x in methods if given.get("exact") or x in methods_for(system)] or usual
     h = given.get("h") or system.step or 0.1
     return Request(
         name, tuple(parameters.items()), text_of(q0), text_of(v0), tuple(fitting[:SLOTS]), h, steps
