@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 # Files that look at the same runs, or compile the same loops, each made once in a process. Every other file is a
 # group of its own.
 TOGETHER = {
+    "pages": ("docs/test_build",),
     "report": (
         "studies/test_reproduce",
         "studies/test_reduction",
@@ -58,12 +59,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def unoptimised(request: pytest.FixtureRequest) -> Iterator[None]:
-    """XLA's optimisations take longer than what they gain here; what units/ compiles first has them, as users do."""
+    """Where nearly all the time goes into compiling, XLA's optimisations take longer than what they gain."""
     import jax
 
     name = "jax_disable_most_optimizations"
     before = jax.config.values[name]
-    jax.config.update(name, "units" not in request.path.relative_to(HERE).parts)
+    jax.config.update(
+        name, before or request.path.stem in ("test_reduction", "test_reduced_geometry", "test_actions")
+    )
     yield
     jax.config.update(name, before)
 
