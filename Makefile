@@ -36,10 +36,16 @@ test: lint
 	@echo "== tests"
 	$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 
-docs: $(STAMP) $(MATHJAX)
+docs: $(VENV)/.docs $(MATHJAX)
 	@echo "== building the documentation"
 	$(BIN)/sphinx-build -W --keep-going -q -j auto docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
+
+$(VENV)/.docs: pyproject.toml constraints.txt
+	@echo "== setting up $(VENV) for the documentation (about a minute the first time)"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	@touch $@
 
 $(MATHJAX):
 	@command -v npm >/dev/null || { echo "make docs fetches MathJax with npm, which is not here: install Node.js"; exit 1; }

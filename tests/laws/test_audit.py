@@ -1,10 +1,8 @@
 """The audit measures what every method claims: each claim holds, and what is not claimed measurably fails."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hurry import compiled
 from systems import make
 
 import dalembert as da
@@ -107,7 +105,7 @@ def test_integrals_of_the_zoo_are_integrals():
         assert system.integrals()
         sol = da.simulate(system, da.Reference(), *system.start(), h=0.5, steps=40)
         for name, function in system.integrals().items():
-            values = compiled(jax.vmap(function), sol.q, sol.v)(sol.q, sol.v)
+            values = np.array([float(function(q, v)) for q, v in zip(sol.q, sol.v, strict=True)])
             assert np.max(np.abs(values - values[0])) < 1e-11, name
     field = da.zoo.NonholonomicParticle(potential=lambda q: jnp.sum(q**2))
     assert field.integrals() == {}
