@@ -8,6 +8,7 @@ import time
 import jax
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 import dalembert as da
 from dalembert.methods import METHODS, method_from_text
@@ -21,9 +22,7 @@ from dalembert.view.explorer.request import (
     script,
     text_of,
 )
-from dalembert.view.explorer.stage import quaternions
 from dalembert.view.explorer.words import message
-from dalembert.view.film import rotations
 
 KINDS = {name: getattr(da.zoo, name) for name in da.zoo.__all__}
 
@@ -229,16 +228,6 @@ def test_messages_are_text_and_never_markup():
     assert "<script>" not in message(["<script>alert(1)</script>"])
 
 
-def test_quaternions_of_rotations():
-    rng = np.random.default_rng(2)
-    vectors = rng.normal(size=(200, 3)) * 2
-    half = 0.5 * np.linalg.norm(vectors, axis=1, keepdims=True)
-    expected = np.concatenate([np.cos(half), np.sin(half) * vectors / (2 * half)], axis=1)
-    found = quaternions(rotations(vectors))
-    # q and -q are the same rotation; the tolerance is rounding.
-    assert np.allclose(np.abs(np.sum(found * expected, axis=1)), 1, atol=1e-14)
-
-
 def test_a_page_shows_every_system_without_a_complaint():
     """One after another on one page, as a reader goes through the list; no browser is needed for that."""
     pytest.importorskip("viser", reason="viser is not installed: pip install 'dalembert[explore]'")
@@ -259,6 +248,9 @@ def test_a_page_shows_every_system_without_a_complaint():
             k = int(np.searchsorted(page.answer.film.times, 2.0))
             actor = page.stage.actors[0]
             assert np.allclose(actor.frame.position, actor.part.at[k])
+            w, *axis = actor.frame.wxyz
+            turned = Rotation.from_quat([*axis, w]).as_matrix()
+            assert np.allclose(turned, actor.part.turn[k], atol=1e-12)  # rounding
     finally:
         running.close()
 

@@ -216,7 +216,7 @@ class Trajectory(eqx.Module):
 
     @property
     def plot(self) -> Any:
-        """Pictures: `plot.energy()`, `plot.path()`."""
+        """Pictures: `scene()`, `energy()`, `integrals()`, `phase()`, `path()`, `coordinates()`, `constraint()`."""
         return views["plot"](self)
 
     def animate(

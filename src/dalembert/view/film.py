@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.colors import to_hex
+from scipy.spatial.transform import Rotation
 
 from dalembert.model.scene import Part
 from dalembert.numerics import over_rows
@@ -87,20 +88,11 @@ def _of_rows(sol: Trajectory, rows: np.ndarray) -> list[Part]:
     return over_rows(_scene)(sol.system, np.asarray(sol.t)[rows], np.asarray(sol.q)[rows])
 
 
-def rotations(vectors: np.ndarray) -> np.ndarray:
-    """(k, 3, 3) the rotations by these vectors, axis times angle."""
-    angle = np.linalg.norm(vectors, axis=1)[:, None, None]
-    x, y, z = (vectors / np.maximum(angle[:, 0], 1e-300)).T
-    zero = np.zeros_like(x)
-    hat = np.stack([zero, -z, y, z, zero, -x, -y, x, zero], axis=1).reshape(-1, 3, 3)
-    return np.eye(3) + np.sin(angle) * hat + (1 - np.cos(angle)) * hat @ hat
-
-
 def _orientation(part: Part) -> np.ndarray:
     if part.rolled is None:
         return np.asarray(part.turn, float)
     turns = [np.asarray(part.turn, float)[0]]
-    for step in rotations(np.diff(np.asarray(part.rolled, float), axis=0)):
+    for step in Rotation.from_rotvec(np.diff(np.asarray(part.rolled, float), axis=0)).as_matrix():
         turns.append(step @ turns[-1])
     return np.stack(turns)
 

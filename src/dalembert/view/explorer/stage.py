@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from dalembert.view.film import Copy, Film, Moving
 from dalembert.view.mesh import OWN, PAINTS, mesh
@@ -18,30 +19,12 @@ def rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-def quaternions(turns: np.ndarray) -> np.ndarray:
-    """(k, 4) unit quaternions (w, x, y, z) of rotation matrices (k, 3, 3)."""
-    m = np.asarray(turns, float)
-    x, y, z = m[:, 0, 0], m[:, 1, 1], m[:, 2, 2]
-    # Four times the products of the quaternion's entries: each row is the quaternion times one of them.
-    rows = np.empty((len(m), 4, 4))
-    rows[:, 0, 0], rows[:, 1, 1] = 1 + x + y + z, 1 + x - y - z
-    rows[:, 2, 2], rows[:, 3, 3] = 1 - x + y - z, 1 - x - y + z
-    rows[:, 0, 1] = rows[:, 1, 0] = m[:, 2, 1] - m[:, 1, 2]
-    rows[:, 0, 2] = rows[:, 2, 0] = m[:, 0, 2] - m[:, 2, 0]
-    rows[:, 0, 3] = rows[:, 3, 0] = m[:, 1, 0] - m[:, 0, 1]
-    rows[:, 1, 2] = rows[:, 2, 1] = m[:, 1, 0] + m[:, 0, 1]
-    rows[:, 1, 3] = rows[:, 3, 1] = m[:, 0, 2] + m[:, 2, 0]
-    rows[:, 2, 3] = rows[:, 3, 2] = m[:, 2, 1] + m[:, 1, 2]
-    best = np.argmax(np.einsum("kii->ki", rows), axis=1)
-    q = rows[np.arange(len(m)), best]
-    return q / np.linalg.norm(q, axis=1, keepdims=True)
-
-
 class _Actor:
     """A part in the scene."""
 
     def __init__(self, scene: Any, name: str, part: Moving, colour: str, opacity: float | None):
-        self.part, self.quaternions = part, quaternions(part.turn)
+        self.part = part
+        self.quaternions = Rotation.from_matrix(part.turn).as_quat()[:, [3, 0, 1, 2]]  # w first
         self.frame = scene.add_frame(name, show_axes=False)
         self.stretches = bool(np.ptp(part.size, axis=0).max() > 1e-12)
         shape, own = mesh(part.kind), part.colour or colour
