@@ -34,7 +34,7 @@ lint: $(STAMP)
 
 test: lint
 	@echo "== tests"
-	$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 docs: $(VENV)/.docs $(MATHJAX)
 	@echo "== building the documentation"

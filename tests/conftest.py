@@ -43,15 +43,12 @@ GROUPS = {file: group for group, files in TOGETHER.items() for file in files}
 
 
 def group_of(item: pytest.Item) -> str:
-    """Tests of one group run in one process, where `--dist loadgroup` is asked for."""
+    """Files of one group follow each other; `--dist loadfile` keeps a file in one process."""
     file = os.path.relpath(item.path.with_suffix(""), HERE)
     return GROUPS.get(file, file)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
     # What takes longest begins first, so that no worker is left with it at the end.
     ranks = {group: rank for rank, group in enumerate(TOGETHER)}
     items.sort(key=lambda item: ranks.get(group_of(item), len(ranks)))
