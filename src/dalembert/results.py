@@ -60,6 +60,11 @@ def load(path: Any, system: System | None = None) -> Trajectory:
     return dataclasses.replace(trajectory, system=_zoo_system(trajectory.stored or {}))
 
 
+def zoo_systems() -> dict[str, type[System]]:
+    """The systems of the zoo by name."""
+    return {name: getattr(zoo, name) for name in zoo.__all__}
+
+
 def explore(
     system: Any = "RollingDisk",
     methods: Sequence[str] = (),
@@ -78,7 +83,7 @@ def explore(
     """
     from dalembert.view.explorer import explorer
 
-    kinds: dict[str, Any] = {each: getattr(zoo, each) for each in zoo.__all__}
+    kinds: dict[str, Any] = dict(zoo_systems())
     if isinstance(system, str):
         if system not in kinds:
             raise ValueError(f"the zoo has no system {system!r}; choose one of: {', '.join(kinds)}")

@@ -6,7 +6,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from dalembert.cli.names import method_named, system_named, zoo_systems
+from dalembert.cli.names import method_named, system_named
+from dalembert.results import zoo_systems
 
 app = App(
     name="dalembert",

@@ -7,14 +7,9 @@ import os
 import sys
 from typing import Any
 
-from dalembert import zoo
 from dalembert.methods import METHODS, Method, method_from_text
 from dalembert.model import System
-
-
-def zoo_systems() -> dict[str, type[System]]:
-    """The systems of the zoo by name."""
-    return {name: getattr(zoo, name) for name in zoo.__all__}
+from dalembert.results import zoo_systems
 
 
 def parameters_of(kind: type[System]) -> list[str]:

@@ -17,7 +17,7 @@ from dalembert.diagnostics.latitude import Latitude
 from dalembert.diagnostics.nonholonomy import nonholonomy
 from dalembert.diagnostics.order import Exact, exact_ends, measured_order, measured_terms
 from dalembert.diagnostics.parasitic import normal_velocity, parasitic_mode
-from dalembert.diagnostics.series import Drift, Verdict, drift
+from dalembert.diagnostics.series import Drift, judged
 from dalembert.diagnostics.stepmap import fibration_defects, reversibility_defect, volume_change
 from dalembert.methods import Claims, Method
 from dalembert.model import System, as_arrays, check_system, moving_energy, total_energy
@@ -261,32 +261,22 @@ def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bo
             velocities.append((f"{name} (own)", sol.v_full))
         if name == "energy" and "E_plus" in sol.told:
             size = float(np.max(np.abs(sol.energy())))
-            found["energy (own)"] = _drift(sol.t[1:], sol.energy(full=True)[1:], window, size)
+            found["energy (own)"] = judged(sol.t[1:], sol.energy(full=True)[1:], window, size)
         for label, v in velocities:
             kinetic, potential = over_rows(parts)(shared, sol.q, v).T
             size = float(np.nanmax(kinetic) + np.nanmax(np.abs(potential - potential[0])))
-            found[label] = _drift(sol.t, kinetic + potential, window, size)
+            found[label] = judged(sol.t, kinetic + potential, window, size)
     if about.latitude is not None:
         t, values = about.latitude.along(sol)
         # The passenger (kappa x, v) has this length: its latitude lies between plus and minus that.
         energy = jax.jit(CoupledSystem.passenger_energy)(about.latitude.coupled, about.q0, about.v0)
         length = float(np.sqrt(2 * energy))
-        found["latitude"] = _drift(t, values, window, length, about.latitude.start)
+        found["latitude"] = judged(t, values, window, length, about.latitude.start)
     for name, function in about.integrals.items():
         values = np.asarray(jax.jit(jax.vmap(function))(jnp.asarray(sol.q), jnp.asarray(sol.v)))
         if values.shape != sol.t.shape:
             raise ValueError(
                 f"the integral {name!r} must be one number a state, got shape {values.shape[1:]}"
             )
-        found[name] = _drift(sol.t, values, window, float(np.nanmax(np.abs(values))))
+        found[name] = judged(sol.t, values, window, float(np.nanmax(np.abs(values))))
     return found
-
-
-def _drift(t: Any, x: np.ndarray, window: float, scale: float, start: float | None = None) -> Drift:
-    """The verdict, also for a run that ended too soon for one."""
-    try:
-        return drift(t, x, window, start, scale)
-    except ValueError:
-        error = np.abs(x - (x[0] if start is None else start)) if len(x) else np.array([np.nan])
-        worst = float(np.max(error))
-        return Drift(Verdict.SHORT, worst, worst, *[np.nan] * 5)

@@ -114,3 +114,13 @@ def _judge(t: np.ndarray, error: np.ndarray, window: float, scale: float, early:
         verdict = Verdict.BOUNDED
     lines = (*slope(*long), *slope(*short))
     return Drift(verdict, largest, float(np.max(np.abs(error[first]))), *lines, float(long[1][-1]))
+
+
+def judged(t: Any, x: np.ndarray, window: float, scale: float, start: float | None = None) -> Drift:
+    """The verdict, also for a run that ended too soon for one."""
+    try:
+        return drift(t, x, window, start, scale)
+    except ValueError:
+        error = np.abs(x - (x[0] if start is None else start)) if len(x) else np.array([np.nan])
+        worst = float(np.max(error))
+        return Drift(Verdict.SHORT, worst, worst, *[np.nan] * 5)

@@ -279,8 +279,7 @@ def cloud(copies: Sequence[Copy], film: Film) -> np.ndarray:
         if part.kind == "trace":
             points.append(part.at)
             continue
-        shape = mesh(part.kind)
-        corners = np.concatenate([shape.corners, *shape.lines])
+        corners = mesh(part.kind).points
         for i in frames:
             points.append(_times(corners * part.size[i], part.turn[i]) + part.at[i])
     found = np.concatenate(points)

@@ -99,12 +99,7 @@ def _orientation(part: Part) -> np.ndarray:
 
 def _reach(part: Part) -> np.ndarray:
     """(k, 3) half the edges of the upright box around the part; nothing for what has no size of its own."""
-    shape = mesh(part.kind)
-    points = (
-        np.concatenate([shape.corners, *shape.lines])
-        if part.kind not in ("trace", "floor")
-        else np.zeros((1, 3))
-    )
+    points = mesh(part.kind).points if part.kind not in ("trace", "floor") else np.zeros((1, 3))
     half = np.max(np.abs(points), axis=0) * np.asarray(part.size) * (not part.relative)
     return np.einsum("kij,kj->ki", np.abs(np.asarray(part.turn)), half)
 

@@ -20,6 +20,11 @@ class Mesh:
     paints: tuple[int, ...]
     lines: tuple[np.ndarray, ...] = ()
 
+    @property
+    def points(self) -> np.ndarray:
+        """(n, 3) all corners, and the points of all lines."""
+        return np.concatenate([self.corners, *self.lines])
+
     def triangles(self, paint: int) -> np.ndarray:
         """(k, 3) the faces of one paint, cut into triangles."""
         found = [

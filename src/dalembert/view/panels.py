@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from dalembert.simulate import Trajectory
-from dalembert.view.names import ENERGY, integrals, keeps_energy, method_name
+from dalembert.view.names import ENERGY, Quantity, integrals, keeps_energy, method_name
 from dalembert.view.style import FLOOR, envelope, run_styles
 
 
@@ -48,13 +48,18 @@ def _curves(runs: Sequence[Trajectory], errors: Sequence[Any], labels: Sequence[
     return found
 
 
-def panels(runs: Sequence[Trajectory], labels: Sequence[str] | None = None) -> list[Panel]:
+def panels(
+    runs: Sequence[Trajectory],
+    labels: Sequence[str] | None = None,
+    measured: Sequence[list[Quantity]] | None = None,
+) -> list[Panel]:
     """Energy error, deviation of each integral that the system names, and constraint residual of runs of one system.
 
-    Long runs are drawn as the largest value in each of some hundred intervals.
+    Long runs are drawn as the largest value in each of some hundred intervals. `measured` are the integrals of
+    each run, where they are known already.
     """
     found = []
-    for values in zip(*(integrals(run) for run in runs), strict=True):
+    for values in zip(*(measured or [integrals(run) for run in runs]), strict=True):
         name, start = values[0].name, values[0].values[0]
         if name == ENERGY:
             title = "energy error" if keeps_energy(runs[0]) else "change of energy"

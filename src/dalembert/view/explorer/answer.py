@@ -14,18 +14,18 @@ from dalembert.diagnostics import (
     CoupledSystem,
     Orbit,
     Verdict,
-    drift,
     measured_period,
     orbit,
     resonance,
     section,
 )
+from dalembert.diagnostics.series import judged
 from dalembert.methods import method_from_text
 from dalembert.numerics import over_rows
 from dalembert.simulate import Status, Trajectory, simulate
 from dalembert.view.explorer.request import MOST_STEPS, ROWS, Request, built, numbers
 from dalembert.view.film import Film, film
-from dalembert.view.names import integrals, method_name
+from dalembert.view.names import Quantity, integrals, method_name
 from dalembert.view.panels import Panel, panel, panels
 
 
@@ -92,15 +92,16 @@ def answer(request: Request, kinds: Mapping[str, Any]) -> Answer:
     near = film(shown)
     span = (float(shown[0].t[0]), float(max(run.t[-1] for run in shown)))
     pictures = film(shown, frames=ROWS + 2, t=span, unit=near.extent)
-    said = [x for run in shown for x in verdicts(run)]
-    return Answer(request, shown, pictures, near, panels(shown), said, problems)
+    measured = [integrals(run) for run in shown]
+    said = [x for run, found in zip(shown, measured, strict=True) for x in verdicts(run, found)]
+    return Answer(request, shown, pictures, near, panels(shown, measured=measured), said, problems)
 
 
-def verdicts(run: Trajectory) -> list[Said]:
+def verdicts(run: Trajectory, measured: list[Quantity]) -> list[Said]:
     """How the run ended, whether what should be kept drifts, and whether a parasitic mode grew."""
     label = method_name(run)
     said = [] if run.status is Status.OK else [Said(label, run.message, bad=True)]
-    said += [_judged(run, name, values) for name, values, kept in integrals(run) if kept]
+    said += [_judged(run, name, values) for name, values, kept in measured if kept]
     if run.method is not None:
         said += [Said(label, text, bad=True) for text in run.method.remarks(run)]
     return said
@@ -108,14 +109,10 @@ def verdicts(run: Trajectory) -> list[Said]:
 
 def _judged(run: Trajectory, name: str, values: np.ndarray) -> Said:
     scale = float(np.nanmax(np.abs(values))) or 1.0
-    try:
-        found = drift(run.t, values, window=300 * float(run.h), scale=scale)
-        verdict, largest = found.verdict, found.largest
-    except ValueError:
-        verdict, largest = Verdict.SHORT, float(np.nanmax(np.abs(values - values[0])))
-    words = "too short to judge" if verdict is Verdict.SHORT else str(verdict)
-    text = f"{name}: {words}, largest deviation {largest:.1e}"
-    return Said(method_name(run), text, verdict is Verdict.DRIFT)
+    found = judged(run.t, values, window=300 * float(run.h), scale=scale)
+    words = "too short to judge" if found.verdict is Verdict.SHORT else str(found.verdict)
+    text = f"{name}: {words}, largest deviation {found.largest:.1e}"
+    return Said(method_name(run), text, found.verdict is Verdict.DRIFT)
 
 
 @lru_cache(maxsize=64)

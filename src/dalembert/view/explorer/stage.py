@@ -151,8 +151,7 @@ def room(near: Film) -> tuple[np.ndarray, float]:
     if not bodies:
         return 0.5 * (near.low + near.high), max(near.extent, 1e-3)
     at = np.stack([p.at[0] for p in bodies])
-    shapes = [mesh(p.kind) for p in bodies]
-    spans = [np.max(np.abs(np.concatenate([x.corners, *x.lines])), axis=0) for x in shapes]
+    spans = [np.max(np.abs(mesh(p.kind).points), axis=0) for p in bodies]
     reach = np.array([np.max(p.size[0] * x) for p, x in zip(bodies, spans, strict=True)])[:, None]
     low, high = np.min(at - reach, axis=0), np.max(at + reach, axis=0)
     width = BODIES * float(np.max(high - low))
