@@ -31,16 +31,18 @@ from dalembert.methods import (
 )
 from dalembert.model import Chart, GroupSystem, RheonomicSystem, Symmetry, System, groups, scene, system
 from dalembert.reduction import classify, reduce
-from dalembert.results import explore, load
+from dalembert.results import explore, load, sweep
 from dalembert.simulate import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
 
 if TYPE_CHECKING:
+    from dalembert.sweeps.errors import SweepError
     from dalembert.view.animation import animate
     from dalembert.view.compare import compare
     from dalembert.view.precision import work_precision
 
-# Pictures need matplotlib, which takes half a second to import: they come when first asked for.
+# Pictures need matplotlib, which takes half a second to import, sweeps zarr: they come when first asked for.
 _LATER = {
+    "SweepError": "dalembert.sweeps.errors",
     "animate": "dalembert.view.animation",
     "compare": "dalembert.view.compare",
     "work_precision": "dalembert.view.precision",
@@ -53,7 +55,7 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_LATER[name]), name)
 
 
-__version__ = "0.7.0"
+__version__ = "0.8.0"
 
 __all__ = [
     "DLA",
@@ -74,6 +76,7 @@ __all__ = [
     "RheonomicSystem",
     "SimulationError",
     "Status",
+    "SweepError",
     "Symmetry",
     "System",
     "Trajectory",
@@ -94,6 +97,7 @@ __all__ = [
     "reduction",
     "scene",
     "simulate",
+    "sweep",
     "system",
     "work_precision",
     "zoo",

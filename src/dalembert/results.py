@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dalembert import zoo
-from dalembert.model import System, check_system
+from dalembert.model import System, check_system, kind_from_module, wrong
 from dalembert.simulate import Trajectory
 from dalembert.simulate.storage import load as load_arrays
 from dalembert.simulate.trajectory import views
@@ -96,3 +96,40 @@ def explore(
         raise ValueError(f"explore takes a system, its class, or a name of the zoo; got {system!r}")
     given = {"parameters": dict(parameters or {}), "h": h, "steps": steps, "start": start}
     return explorer(kinds, name, methods, port, **given)
+
+
+def sweep(
+    spec: Any,
+    store: Any,
+    scheduler: str | None = None,
+    resume: bool = True,
+    *,
+    workers: int | None = None,
+    progress: Any = False,
+) -> Any:
+    """Runs methods x steps x parameters x starts and keeps a few numbers of each trajectory: an xarray dataset.
+
+    `spec` is the path of a TOML file, or a dictionary with the same entries; `store` a .zarr folder, which holds the
+    result and can be opened by xarray.open_zarr. By default the cores of this machine work, or `workers` processes;
+    `scheduler` is the address of a dask scheduler whose workers do it instead. Where the store is there already, only
+    what is missing in it is computed, bit for bit what an undisturbed sweep gives; `resume=False` refuses it. A store
+    of another spec or version is refused with the difference. What could not be finished raises da.SweepError, and
+    nothing done is lost.
+    """
+    from dalembert.sweeps import sweep as run
+
+    return run(spec, store, scheduler, resume, workers=workers, progress=progress, find=system_kind)
+
+
+def system_kind(name: str) -> Any:
+    """The class of the zoo with this name, or the user's own class or system as module:Class."""
+    if ":" in name:
+        return kind_from_module(name, System)
+
+    def plain(text: str) -> str:
+        return text.lower().replace("-", "").replace("_", "")
+
+    systems = {plain(key): kind for key, kind in zoo_systems().items()}
+    if plain(name) not in systems:
+        raise wrong("system", name, zoo_systems())
+    return systems[plain(name)]

@@ -4,8 +4,9 @@ import webbrowser
 
 from rich.console import Console
 
-from dalembert.cli.names import kind_named, method_named, parameters_given
-from dalembert.results import explore
+from dalembert.cli.names import parameters_given
+from dalembert.methods import method_named
+from dalembert.results import explore, system_kind
 
 
 def explore_and_wait(
@@ -20,7 +21,7 @@ def explore_and_wait(
     browser: bool,
 ) -> None:
     """Starts the explorer, says where it is, and waits for Ctrl-C."""
-    kind = kind_named(system)
+    kind = system_kind(system)
     given = parameters_given(system, kind, parameters)
     for method in methods:
         method_named(method)

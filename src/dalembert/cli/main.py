@@ -6,7 +6,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from dalembert.cli.names import method_named, system_named
+from dalembert.cli.names import system_named
+from dalembert.methods import method_named
 from dalembert.results import zoo_systems
 
 app = App(
@@ -182,6 +183,46 @@ def explore(
 
 
 @app.command
+def sweep(
+    spec: str | None = None,
+    /,
+    *,
+    out: str | None = None,
+    scheduler: str | None = None,
+    resume: Annotated[bool, Parameter(negative="")] = False,
+    workers: int | None = None,
+    status: str | None = None,
+) -> None:
+    """Run many trajectories and keep a few numbers of each: methods x steps x parameters x starts.
+
+    Parameters
+    ----------
+    spec
+        A TOML file that says what is swept, how, and what is kept; docs/sweeps.md explains it.
+    out
+        The .zarr folder for the result, which xarray opens.
+    scheduler
+        The address of a dask scheduler, such as tcp://127.0.0.1:8786; without it all cores of this machine work.
+    resume
+        Go on with a store that is there: compute exactly what is missing in it.
+    workers
+        How many processes work on this machine; one for every core by default.
+    status
+        Say how far the sweep in this store is, and do nothing else.
+    """
+    from dalembert.cli.sweep import show_status, sweep_and_report
+
+    if status is not None:
+        if spec is not None or out is not None:
+            raise ValueError("--status takes a store alone: dalembert sweep --status sweep.zarr")
+        show_status(console, status)
+        return
+    if spec is None or out is None:
+        raise ValueError("give a spec and a store: dalembert sweep spec.toml --out sweep.zarr")
+    sweep_and_report(console, spec, out, scheduler, resume, workers)
+
+
+@app.command
 def bench(
     *,
     only: str | None = None,
@@ -234,10 +275,11 @@ def reproduce(
 def main() -> None:
     """The entry point: user mistakes become one clear line, not a traceback."""
     from dalembert.simulate import SimulationError
+    from dalembert.sweeps.errors import SweepError
 
     try:
         app()
-    except (ValueError, FileNotFoundError, SimulationError) as error:
+    except (ValueError, FileNotFoundError, SimulationError, SweepError) as error:
         stderr = Console(stderr=True)
         stderr.print("error:", style="bold red", end=" ")
         stderr.print(str(error), markup=False, highlight=False, soft_wrap=True)

@@ -26,7 +26,7 @@ from dalembert.diagnostics.latitude import Latitude, latitude
 from dalembert.diagnostics.nonholonomy import Nonholonomy, nonholonomy
 from dalembert.diagnostics.order import Order, Terms, exact_ends, fitted_order, measured_order, measured_terms
 from dalembert.diagnostics.parasitic import Parasitic, normal_velocity, parasitic_levels, parasitic_mode
-from dalembert.diagnostics.series import Drift, Verdict, drift, running_mean, slope
+from dalembert.diagnostics.series import Drift, Verdict, drift, judged_together, running_mean, slope
 from dalembert.diagnostics.stepmap import (
     Fibration,
     Volume,
@@ -90,6 +90,7 @@ __all__ = [
     "flight_energy",
     "group_dimension",
     "group_name",
+    "judged_together",
     "latitude",
     "least_defect",
     "lie_algebra",

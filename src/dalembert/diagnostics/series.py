@@ -24,6 +24,10 @@ class Verdict(Enum):
         return self.value
 
 
+RATES = ("slope", "error", "early_slope", "early_error")
+"""The entries of a Drift that are a unit of time."""
+
+
 class Drift(NamedTuple):
     """How far a quantity went from its value at the start, and whether it goes on.
 
@@ -48,10 +52,11 @@ class Drift(NamedTuple):
 def running_mean(t: Any, x: Any, window: float) -> tuple[np.ndarray, np.ndarray]:
     """The mean over a window of this length around each time whose window lies inside the data.
 
-    Times are evenly spaced, or nearly so: the window is a number of samples.
+    Times are evenly spaced, or nearly so: the window is a number of samples. Several series with the same times are
+    rows of x.
     """
     t, x = np.asarray(t, float), np.asarray(x, float)
-    if t.shape != x.shape or t.ndim != 1:
+    if t.shape != x.shape[-1:]:
         raise ValueError(f"times and values must be two rows of the same length, got {t.shape} and {x.shape}")
     if not np.all(np.diff(t) > 0):
         raise ValueError("times must increase from one value to the next")
@@ -62,23 +67,33 @@ def running_mean(t: Any, x: Any, window: float) -> tuple[np.ndarray, np.ndarray]
         raise ValueError(
             f"the data are shorter than the window {window:g}; run longer, or take a shorter one"
         )
-    sums = np.concatenate([[0.0], np.cumsum(x)])
+    sums = np.concatenate([np.zeros((*x.shape[:-1], 1)), np.cumsum(x, axis=-1)], axis=-1)
     low, high = (count - 1) // 2, count // 2  # the middle of a window of even length lies between two samples
     kept = len(t) - count + 1
-    return 0.5 * (t[low : low + kept] + t[high : high + kept]), (sums[count:] - sums[:-count]) / count
+    means = (sums[..., count:] - sums[..., :-count]) / count
+    return 0.5 * (t[low : low + kept] + t[high : high + kept]), means
 
 
-def slope(t: Any, x: Any) -> tuple[float, float]:
-    """The slope of a straight line through the points, and its standard error from twenty block means."""
+def slope(t: Any, x: Any) -> tuple[Any, Any]:
+    """The slope of a straight line through the points, and its standard error from twenty block means.
+
+    Several series with the same times are rows of x.
+    """
     t, x = np.asarray(t, float), np.asarray(x, float)
     if len(t) < 2 * BLOCKS:
         raise ValueError(f"a slope with its error needs {2 * BLOCKS} points or more, got {len(t)}")
-    centred = t - t.mean()
-    rate = float(centred @ (x - x.mean()) / (centred @ centred))
-    residual = x - x.mean() - rate * centred
-    times, means = (np.array([np.mean(b) for b in np.array_split(y, BLOCKS)]) for y in (centred, residual))
+    centred, around = t - t.mean(), x - x.mean(axis=-1, keepdims=True)
+    rate = around @ centred / (centred @ centred)
+    residual = around - np.multiply.outer(rate, centred)
+    times, means = (_block_means(y) for y in (centred, residual))
     spread = times - times.mean()
-    return rate, float(np.sqrt(np.sum(means**2) / (BLOCKS - 2) / np.sum(spread**2)))
+    error = np.sqrt(np.sum(means**2, axis=-1) / (BLOCKS - 2) / np.sum(spread**2))
+    return (float(rate), float(error)) if x.ndim == 1 else (rate, error)
+
+
+def _block_means(x: np.ndarray) -> np.ndarray:
+    """Means of twenty parts, as equal as can be, of the last axis."""
+    return np.stack([np.mean(part, axis=-1) for part in np.array_split(x, BLOCKS, axis=-1)], axis=-1)
 
 
 def drift(
@@ -101,19 +116,25 @@ def drift(
 
 
 def _judge(t: np.ndarray, error: np.ndarray, window: float, scale: float, early: float | None) -> Drift:
+    code, *numbers = _verdicts(t, error, window, scale, early)
+    return Drift(VERDICTS[int(code)], *map(float, numbers))
+
+
+VERDICTS = tuple(Verdict)
+
+
+def _verdicts(
+    t: np.ndarray, error: np.ndarray, window: float, scale: Any, early: float | None = None
+) -> list:
+    """The entries of a Drift, the verdict as its place in VERDICTS; arrays where `error` has several rows."""
     until = t[0] + ((t[-1] - t[0]) / 10 if early is None else early)
     first = t <= until * (1 + 1e-12)
-    long, short = running_mean(t, error, window), running_mean(t[first], error[first], window)
-    largest = float(np.max(np.abs(error)))
-    means = [float(np.max(np.abs(mean))) for _, mean in (long, short)]
-    if largest < 5e-9 * scale:
-        verdict = Verdict.EXACT
-    elif means[1] > 0.1 * scale or means[0] > 2 * means[1]:
-        verdict = Verdict.DRIFT
-    else:
-        verdict = Verdict.BOUNDED
-    lines = (*slope(*long), *slope(*short))
-    return Drift(verdict, largest, float(np.max(np.abs(error[first]))), *lines, float(long[1][-1]))
+    long, short = running_mean(t, error, window), running_mean(t[first], error[..., first], window)
+    largest, soon = (np.max(np.abs(x), axis=-1) for x in (error, error[..., first]))
+    late, begun = (np.max(np.abs(mean), axis=-1) for _, mean in (long, short))
+    drifts = (begun > 0.1 * scale) | (late > 2 * begun)
+    code = np.where(largest < 5e-9 * scale, 0, np.where(drifts, 2, 1))
+    return [code, largest, soon, *slope(*long), *slope(*short), long[1][..., -1]]
 
 
 def judged(t: Any, x: np.ndarray, window: float, scale: float, start: float | None = None) -> Drift:
@@ -124,3 +145,39 @@ def judged(t: Any, x: np.ndarray, window: float, scale: float, start: float | No
         error = np.abs(x - (x[0] if start is None else start)) if len(x) else np.array([np.nan])
         worst = float(np.max(error))
         return Drift(Verdict.SHORT, worst, worst, *[np.nan] * 5)
+
+
+def judged_together(t: Any, x: Any, window: Any, scale: Any) -> dict[str, np.ndarray]:
+    """`judged` of many series, the rows of x (N, K); t is (K,) or (N, K), window and scale one number or N.
+
+    The entries of a Drift by name, each (N,), the verdict as its place in VERDICTS.
+    """
+    t, x = np.asarray(t, float), np.asarray(x, float)
+    size = len(x)
+    window, scale = (np.broadcast_to(np.asarray(y, float), size) for y in (window, scale))
+    found = {name: np.full(size, np.nan) for name in Drift._fields}
+    error = x - x[:, :1]
+    finite = np.all(np.isfinite(error), axis=1)
+    found["largest"][~finite] = found["early"][~finite] = np.inf
+    found["verdict"][~finite] = VERDICTS.index(Verdict.DRIFT)
+    length = np.broadcast_to(t[..., -1] - t[..., 0], size)
+    parts = (
+        window / length
+    )  # in units of the run, so that runs with steps of different size are worked on together
+    taken = np.atleast_2d(t - t[..., :1]) / length[: t.ndim == 1 or size, None]
+    own = bool(np.max(np.abs(taken - taken[0]), initial=0.0) > 1e-9)
+    groups: dict[Any, list[int]] = {}
+    for i in np.flatnonzero(finite):
+        groups.setdefault(i if own else round(parts[i], 9), []).append(i)
+    for rows in groups.values():
+        i = rows[0]
+        times = taken[i if own else 0]
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                told = _verdicts(times, error[rows], float(parts[i]), scale[rows])
+        except ValueError:  # too short
+            worst = np.max(np.abs(error[rows]), axis=1)
+            told = [VERDICTS.index(Verdict.SHORT), worst, worst]
+        for name, values in zip(Drift._fields, told, strict=False):
+            found[name][rows] = values / length[rows] if name in RATES else values
+    return found

@@ -11,7 +11,7 @@ from dalembert.methods.leapfrog import LeapFrog
 from dalembert.methods.lie_gni import LieGNI
 from dalembert.methods.reference import Reference
 from dalembert.methods.reflecting import Reflecting, parasitic_amplitude
-from dalembert.methods.spelling import METHODS, method_from_text
+from dalembert.methods.spelling import METHODS, method_from_text, method_named
 from dalembert.methods.status import Status
 from dalembert.methods.variational import VariationalDLA
 from dalembert.methods.well_posedness import well_posedness
@@ -36,6 +36,7 @@ __all__ = [
     "Status",
     "VariationalDLA",
     "method_from_text",
+    "method_named",
     "parasitic_amplitude",
     "well_posedness",
 ]

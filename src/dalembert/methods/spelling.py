@@ -23,6 +23,7 @@ from dalembert.methods.lie_gni import LieGNI
 from dalembert.methods.reference import Reference
 from dalembert.methods.reflecting import STARTS
 from dalembert.methods.variational import VariationalDLA
+from dalembert.model import kind_from_module, wrong
 
 
 def _number(text: str) -> float:
@@ -158,3 +159,14 @@ def method_from_text(text: str) -> Method:
     if not order.isdigit():
         raise ValueError(f"expected an order after @, as in frame@4; got {order!r}")
     return Composition(method, int(order))
+
+
+def method_named(text: str) -> Method:
+    """The method as spelled on the command line, or the user's own as module:Class; a wrong name lists choices."""
+    name, colon, rest = text.partition("@")[0].partition(":")
+    if name not in METHODS:
+        if colon and rest.isidentifier():
+            found = kind_from_module(text, Method)
+            return found if isinstance(found, Method) else found()
+        raise wrong("method", name, METHODS)
+    return method_from_text(text)

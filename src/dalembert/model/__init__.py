@@ -27,6 +27,7 @@ from dalembert.model.geometry import (
 )
 from dalembert.model.group_system import Chart, GroupSystem
 from dalembert.model.groups import Group
+from dalembert.model.naming import from_module, kind_from_module, wrong
 from dalembert.model.rheonomic import Moment, RheonomicSystem, later
 from dalembert.model.spacetime import SpaceTime
 from dalembert.model.survey import TOLERANCE, Survey, is_constant_metric, is_mechanical, survey
@@ -54,9 +55,11 @@ __all__ = [
     "displaced",
     "drift_at",
     "frame_at",
+    "from_module",
     "groups",
     "is_constant_metric",
     "is_mechanical",
+    "kind_from_module",
     "later",
     "moving_energy",
     "multipliers",
@@ -75,4 +78,5 @@ __all__ = [
     "system",
     "total_energy",
     "violates",
+    "wrong",
 ]

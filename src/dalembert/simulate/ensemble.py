@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -37,6 +37,7 @@ def ensemble(
     t0: float = 0.0,
     vary: Sequence[str] | None = None,
     devices: str | None = None,
+    threads: int | None = None,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Trajectory:
     """Runs `method` on N members at once; q0 and v0 have shape (N, n), either may have shape (n,) and is shared.
@@ -49,11 +50,14 @@ def ensemble(
     (N,); `t` is (K,), or (N, K) where h varies. A member that fails keeps its last good state in the rows that
     follow, and its own status; the others go on.
 
-    All cores work on blocks of members, or the GPU where JAX has one. `devices` is "cpu" or "gpu" to insist.
+    All cores work on blocks of members (or as many as `threads` says), or the GPU where JAX has one. `devices` is
+    "cpu" or "gpu" to insist.
     Members agree with single runs to rounding: over long times a chaotic motion tells the difference.
     """
     check_numbers(1.0 if np.ndim(h) else h, steps, save_every, t0)
     check_method(method)
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise ValueError(f"threads must be a whole number of at least 1, got {threads!r}")
     if not isinstance(system, System):
         check_system(system)  # says what it should be; shapes are checked on one member
     q0, v0, size = member_starts(system, q0, v0, h)
@@ -80,7 +84,7 @@ def ensemble(
                 raise Unsupported("single precision or an adaptive solver")
             one = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
             loop = loop_of(*one[:2])
-            runner = _on_gpu if platform == "gpu" else _on_cores
+            runner = _on_gpu if platform == "gpu" else partial(_on_cores, threads or _cores())
             rows, told = runner(loop, leaves, varied, start, int(steps), int(save_every), len(index), advance)
             rows = [_field(loop, rows, k) for k in range(len(loop.row_shapes))]
             rows = jax.tree.unflatten(loop.row_tree, rows)
@@ -151,7 +155,11 @@ def _entries(start: State) -> list[np.ndarray]:
     return [*start.q.T, *start.v.T, *([] if start.t is None else [start.t])]
 
 
-def _on_cores(loop, leaves, varied, start, steps, save_every, count, advance):
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _on_cores(threads, loop, leaves, varied, start, steps, save_every, count, advance):
     size = len(start.q)
     lanes = lanes_here()
     wide = -(-size // lanes) * lanes
@@ -161,7 +169,6 @@ def _on_cores(loop, leaves, varied, start, steps, save_every, count, advance):
     rows = np.empty((count, len(loop.distinct), wide))
     told = np.zeros((3, wide))
     told[0] = Status.INTERRUPTED.code
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     block = max(1, min(WORK // max(steps, 1), -(-wide // (4 * threads)))) // lanes * lanes or lanes
     pointers = [x.ctypes.data for x in (shared, own, starts)]
 

@@ -8,27 +8,52 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def progress_bar(
-    progress: bool | Callable[[int, int], None], total: int, label: str, unit: str = "steps"
+    progress: bool | Callable[[int, int], None], total: int, label: str, unit: str = "steps", before: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of steps done so far."""
+    """A function to call with the number of steps done so far, of which `before` were there at the beginning."""
     if callable(progress):
         report = progress
         yield lambda done: report(done, total)
-    elif not progress:
+        return
+    if not progress:
         yield lambda done: None
-    elif sys.stderr.isatty():
+        return
+    began = time.monotonic()
+
+    def rate(done: int) -> str:
+        """Words about speed and time left."""
+        speed = (done - before) / max(time.monotonic() - began, 1e-9)
+        left = f", {duration((total - done) / speed)} left" if speed > 0 and done < total else ""
+        return f"{speed:,.3g}" * (speed < 100) + f"{speed:,.0f}" * (speed >= 100) + f" a second{left}"
+
+    if sys.stderr.isatty():
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), "{task.completed:,}", TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(24),
+            "{task.completed:,} of {task.total:,}",
+            TextColumn("{task.fields[rate]}"),
+        )
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(label, total=total)
-            yield lambda done: bar.update(task, completed=done)
+            task = bar.add_task(label, total=total, completed=before, rate="")
+            yield lambda done: bar.update(task, completed=done, rate=rate(done))
     else:
-        yield _lines(total, label, unit)
+        yield _lines(total, label, unit, rate)
 
 
-def _lines(total: int, label: str, unit: str) -> Callable[[int], None]:
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds, as far as they matter."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return (
+        f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+    )
+
+
+def _lines(total: int, label: str, unit: str, rate: Callable[[int], str]) -> Callable[[int], None]:
     """One line at the end, and one every five seconds before it."""
     started = printed = time.monotonic()
 
@@ -37,8 +62,11 @@ def _lines(total: int, label: str, unit: str) -> Callable[[int], None]:
         now = time.monotonic()
         if done == total or now - printed > 5:
             printed = now
+            passed = f"{now - started:.1f} s"
             print(
-                f"{label}: {done:,} of {total:,} {unit} in {now - started:.1f} s", file=sys.stderr, flush=True
+                f"{label}: {done:,} of {total:,} {unit} in {passed}, {rate(done)}",
+                file=sys.stderr,
+                flush=True,
             )
 
     return report

@@ -20,7 +20,8 @@ ARRAYS = ("q", "v", "v_full")
 FORMAT = 1
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """The versions that results depend on."""
     found = {}
     for package in ("dalembert", "jax", "numpy"):
         try:
@@ -101,7 +102,7 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
         **told,
         "method": sol.method.spelling if sol.method is not None else stored["method"],
         "save_every": sol.save_every,
-        "versions": json.dumps(_versions()),
+        "versions": json.dumps(versions()),
     }
     group = system.group.name if system is not None and system.group is not None else stored.get("group")
     if group:

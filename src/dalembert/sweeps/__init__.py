@@ -1,0 +1,6 @@
+"""Sweeps over methods, steps, parameters and starts: from a laptop to a cluster, nothing lost."""
+
+from dalembert.sweeps.errors import SweepError
+from dalembert.sweeps.sweeping import Standing, standing, summary, sweep
+
+__all__ = ["Standing", "SweepError", "standing", "summary", "sweep"]

@@ -1,0 +1,157 @@
+"""Blocks across workers: dask's scheduler, here or elsewhere, with a few blocks for every worker on their way."""
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from dalembert.sweeps.work import Done, Preview, compute, preview
+
+AHEAD = 4
+"""Blocks on their way for every thread of a worker, so that none waits for the next."""
+FAILURES = 5
+"""A block that was lost with its worker so often is not tried again."""
+WORKER = {
+    "OMP_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+}
+"""The environment of workers that are started here: one thread each; several may share a GPU."""
+
+
+class EngineLost(Exception):
+    """The scheduler or all of its workers are gone."""
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def engine(scheduler: str | None, workers: int | None) -> Iterator["Engine"]:
+    """Workers of the scheduler at this address, or by default one for every core of this machine."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_quiet())
+        if scheduler is not None:
+            try:
+                client = stack.enter_context(Client(scheduler, timeout="10s", set_as_default=False))
+            except (OSError, ValueError) as error:
+                raise ValueError(f"there is no scheduler at {scheduler}: {error}") from None
+        else:
+            stack.enter_context(_unseen_main())
+            settings = {
+                "distributed.scheduler.allowed-failures": FAILURES,
+                "distributed.worker.memory.terminate": 0.95,
+                "distributed.comm.timeouts.connect": "30s",
+            }
+            stack.enter_context(dask.config.set(settings))
+            flags = f"{os.environ.get('XLA_FLAGS', '')} {WORKER['XLA_FLAGS']}".strip()
+            cluster = stack.enter_context(
+                LocalCluster(
+                    n_workers=workers or cores(),
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=None,
+                    env={**WORKER, "XLA_FLAGS": flags},
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+            client = stack.enter_context(Client(cluster, set_as_default=False))
+        yield Engine(client, scheduler)
+
+
+class Engine:
+    """A client of the scheduler."""
+
+    def __init__(self, client: Any, scheduler: str | None):
+        self.client, self.scheduler = client, scheduler
+
+    def preview(self, told: dict[str, Any], objects: dict[str, Any]) -> Preview:
+        """The look at the spec, by a worker."""
+        future = self.client.submit(preview, told, objects, pure=False)
+        with self._watched():
+            return future.result()
+
+    def run(
+        self, blocks: Iterable[int], store: str, objects: dict[str, Any], heard: Callable[[Done], None]
+    ) -> None:
+        """Computes the blocks; `heard` is told of each, and ends everything by raising."""
+        from distributed import as_completed
+
+        left, waiting = iter(blocks), as_completed(loop=self.client.loop)
+        which: dict[str, int] = {}
+
+        def fill() -> None:
+            wanted = AHEAD * max(1, sum(self.client.nthreads().values()))
+            while waiting.count() < wanted and (block := next(left, None)) is not None:
+                future = self.client.submit(compute, store, objects, block, pure=False)
+                which[future.key] = block
+                waiting.add(future)
+
+        with self._watched():
+            fill()
+            for future in waiting:
+                block = which.pop(future.key)
+                if future.status == "finished":
+                    heard(future.result())
+                elif future.status == "error":
+                    heard(Done(block, False, 0.0, _words(future.exception())))
+                else:
+                    raise EngineLost(self._gone())
+                future.release()
+                fill()
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        from distributed.client import FutureCancelledError
+        from distributed.comm import CommClosedError
+
+        try:
+            yield
+        except (CommClosedError, FutureCancelledError, TimeoutError) as error:
+            raise EngineLost(self._gone()) from error
+
+    def _gone(self) -> str:
+        return f"the scheduler{f' at {self.scheduler}' if self.scheduler else ''} is gone"
+
+
+def _words(error: BaseException | None) -> str:
+    from distributed import KilledWorker
+
+    if isinstance(error, KilledWorker):
+        return f"the worker was lost {FAILURES} times or more with this block; it may need more memory than there is"
+    return f"{type(error).__name__}: {error}"
+
+
+@contextlib.contextmanager
+def _unseen_main() -> Iterator[None]:
+    """Workers start as fresh processes, which would run the user's script once more to know its functions; they are
+    sent by value, so the script stays unseen, and needs no `if __name__ == "__main__"`."""
+    main = sys.modules["__main__"]
+    seen = {name: getattr(main, name) for name in ("__spec__", "__file__") if hasattr(main, name)}
+    main.__spec__ = None
+    if "__file__" in seen:
+        del main.__file__
+    try:
+        yield
+    finally:
+        for name, value in seen.items():
+            setattr(main, name, value)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What dask says of workers that come and go; the sweep says itself what matters."""
+    logger = logging.getLogger("distributed")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

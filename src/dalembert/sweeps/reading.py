@@ -1,0 +1,310 @@
+"""From what the user wrote, a TOML file or a dictionary, to a checked spec; nothing is computed here."""
+
+import inspect
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dalembert.methods import Method, method_named
+from dalembert.model import System, wrong
+from dalembert.sweeps.axes import Axis, distribution_of, is_number, is_whole, values_of
+from dalembert.sweeps.complaint import Complaint
+from dalembert.sweeps.entries import Entries
+from dalembert.sweeps.names import Quantities
+from dalembert.sweeps.reductions import REDUCTIONS
+from dalembert.sweeps.section import section_of
+from dalembert.sweeps.spec import METHOD, START, STEP, Spec, name_of, source_of
+
+KEYS = (
+    "system", "parameters", "method", "start", "h", "steps", "save_every", "time", "rows", "t0", "seed", "project",
+    "members", "reduce", "window", "section", "block", "grid", "list", "random",
+)  # fmt: skip
+Find = Callable[[str], Any]
+"""The class of a system from its name."""
+
+
+def read(spec: Any, find: Find) -> Spec:
+    """The checked spec; ValueError with the key, and of a file the line, of what is wrong."""
+    if isinstance(spec, Spec):
+        return spec
+    complaint = Complaint()
+    if isinstance(spec, str | Path):
+        path = Path(spec)
+        if not path.is_file():
+            raise FileNotFoundError(f"no spec at {path}: expected a TOML file, or a dictionary from Python")
+        text = path.read_text()
+        complaint = Complaint(path.name, text)
+        try:
+            spec = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"{path.name}: {error}") from None
+    if not isinstance(spec, Mapping):
+        raise ValueError(f"a spec is the path of a TOML file or a dictionary, got {type(spec).__name__}")
+    for key in spec:
+        if key not in KEYS:
+            raise complaint(str(key), str(wrong("entry of a spec", str(key), KEYS)))
+    return Reader(dict(spec), complaint, find).read()
+
+
+class Reader(Entries):
+    """Goes through a spec key by key."""
+
+    def __init__(self, given: dict[str, Any], complaint: Complaint, find: Find):
+        super().__init__(given, complaint)
+        self.objects: dict[str, Any] = {}
+        self.sources: dict[str, str | None] = {}
+        self.units: dict[str, str] = {}
+        self.kind = self._system(find)
+        maker = self._function("members", given["members"]) if "members" in given else None
+        self.made = None if maker is None else self._keep(maker)
+        self.known = Quantities(self.kind, maker, complaint)
+
+    def read(self) -> Spec:
+        """Everything, checked."""
+        axes = [*self._grid(), *self._list(), *self._random()]
+        if not axes:
+            raise self.complaint("grid", "nothing is swept; give [grid], [list] or [random]")
+        swept = [key for axis in axes for key in axis.keys]
+        for key in swept:
+            if swept.count(key) > 1:
+                raise self.complaint(key, "is swept twice; keep one")
+        self.known.all_taken(swept)
+        length = self._length(axes, swept)
+        told = {
+            "system": self.system_name,
+            "instance": self._instance(),
+            "parameters": self._parameters(swept),
+            "method": self._method(swept),
+            "start": self._start(swept),
+            **length,
+            "t0": self.number("t0", 0.0),
+            "seed": self.whole("seed", 0, 0),
+            "project": self.flag("project"),
+            "members": self.made,
+            "reduce": self._reduce(),
+            "window": self.positive("window"),
+            "section": section_of(self.complaint, self.given.get("section"), self.known),
+            "block": self.whole("block", None, 1),
+            "axes": [list(axis) for axis in axes],
+            "units": self.units,
+            "sources": {name: digest for name, digest in sorted(self.sources.items()) if digest},
+        }
+        if ("section" in told["reduce"]) != (told["section"] is not None):
+            which = "section" if told["section"] is None else "reduce"
+            raise self.complaint(which, 'a section needs both [section] and "section" in reduce')
+        return Spec(told, self.objects)
+
+    def _keep(self, thing: Any) -> str:
+        """The name of a class or function; what cannot be imported by it is sent along."""
+        name, importable = name_of(thing)
+        if not importable:
+            self.objects[name] = thing
+        self.sources[name] = source_of(thing)
+        return name
+
+    def _system(self, find: Find) -> Any:
+        given = self.given.get("system")
+        if given is None:
+            raise self.complaint("system", 'is missing; name one of the zoo, or your own as "module:Class"')
+        try:
+            kind = find(given) if isinstance(given, str) else given
+        except ValueError as error:
+            raise self.complaint("system", str(error)) from None
+        if isinstance(kind, System):
+            self.system_name = given if isinstance(given, str) else f"{kind.label} (a value)"
+            self.objects |= {} if isinstance(given, str) else {self.system_name: kind}
+            self.sources[self.system_name] = source_of(type(kind))
+        elif inspect.isclass(kind) and issubclass(kind, System):
+            self.system_name = self._keep(kind)
+        else:
+            raise self.complaint("system", f"must be a system, its class or its name, got {kind!r}")
+        return kind
+
+    def _instance(self) -> dict[str, Any] | None:
+        """The parameters of a system that was given as a value."""
+        if not isinstance(self.kind, System):
+            return None
+        return {name: np.asarray(x).tolist() for name, x in self.known.leaves.items()}
+
+    def _function(self, key: str, given: Any) -> Any:
+        """A function of the user's, given itself or by its name."""
+        try:
+            found = Spec({}).thing(given) if isinstance(given, str) else given
+        except ValueError as error:
+            raise self.complaint(key, str(error)) from None
+        if not callable(found):
+            raise self.complaint(key, f'must be a function or its name "module:function", got {given!r}')
+        return found
+
+    def _parameters(self, swept: list[str]) -> dict[str, Any]:
+        given = self.table("parameters")
+        for key, value in given.items():
+            where = f"parameters.{key}"
+            if isinstance(self.kind, System):
+                raise self.complaint(where, "the system is a value already; give its class to set parameters")
+            if key not in self.known.parameters:
+                message = wrong(f"parameter of {self.kind.__name__}", key, self.known.parameters)
+                raise self.complaint(where, str(message))
+            if key in swept:
+                raise self.complaint(where, "is swept as well; keep one")
+            if isinstance(value, np.ndarray | np.number):
+                given[key] = value.tolist()
+            elif not isinstance(value, str | bool | list) and not is_number(value):
+                raise self.complaint(where, f"must be a finite number or a text, got {value!r}")
+        if not isinstance(self.kind, System):
+            for key, p in self.known.parameters.items():
+                if p.default is inspect.Parameter.empty and key not in (*given, *swept) and not self.made:
+                    raise self.complaint("parameters", f"{self.kind.__name__} needs a value for {key}")
+        return given
+
+    def _method(self, swept: list[str]) -> str | None:
+        given = self.given.get("method")
+        if given is None:
+            if METHOD not in swept:
+                raise self.complaint("method", 'is missing; give one such as "frame", or a list in [grid]')
+            return None
+        if METHOD in swept:
+            raise self.complaint("method", "is swept as well; keep one")
+        return self._spelled("method", given)
+
+    def _spelled(self, key: str, given: Any) -> str:
+        if isinstance(given, Method):
+            try:
+                if method_named(given.spelling) == given:
+                    return given.spelling
+            except ValueError:
+                pass
+            self.objects[given.spelling] = given
+            return given.spelling
+        if not isinstance(given, str):
+            raise self.complaint(key, f'must be a method such as "frame" or FrameGradient(), got {given!r}')
+        try:
+            method_named(given)
+        except ValueError as error:
+            raise self.complaint(key, str(error)) from None
+        return given
+
+    def _start(self, swept: list[str]) -> Any:
+        given = self.given.get("start")
+        if given is not None and START in swept:
+            raise self.complaint("start", "is swept as well; keep one")
+        if given is None or isinstance(given, str):
+            return given
+        if not isinstance(given, Mapping) or set(given) != {"q", "v"}:
+            raise self.complaint("start", "takes a name, or {q = [...], v = [...]}")
+        found = {}
+        for part in ("q", "v"):
+            numbers = np.asarray(given[part]).tolist() if len(np.shape(given[part])) == 1 else [None]
+            if not all(map(is_number, numbers)):
+                raise self.complaint(
+                    f"start.{part}", f"must be a list of finite numbers, got {given[part]!r}"
+                )
+            found[part] = [float(x) for x in numbers]
+        return found
+
+    def _length(self, axes: list[Axis], swept: list[str]) -> dict[str, Any]:
+        """Step size, number of steps and rows kept."""
+        h = self.positive("h")
+        if h is None and STEP not in swept and not self.made:
+            h = self.kind.step
+            if not is_number(h):
+                raise self.complaint("h", "is missing; give a step size, or values in [grid]")
+        if h is not None and "h" in self.given and STEP in swept:
+            raise self.complaint("h", "is swept as well; keep one")
+        for axis in axes:
+            for x in axis.columns.get(STEP, ()):
+                if isinstance(x, str) or x <= 0:
+                    raise self.complaint(self.known.places[STEP], f"a step must be positive, got {x!r}")
+            for kind, (a, _) in axis.draws.get(STEP, {}).items():
+                if kind == "normal" or a <= 0:
+                    raise self.complaint(
+                        self.known.places[STEP], "a step must be positive; draw it from such values"
+                    )
+        steps, time = self.whole("steps", None, 1), self.positive("time")
+        if (steps is None) == (time is None):
+            raise self.complaint("steps", "give either steps, or time and the steps follow from h")
+        every, rows = self.whole("save_every", None, 1), self.whole("rows", None, 2)
+        if every is not None and time is not None:
+            raise self.complaint("save_every", "goes with steps; with time give rows, how many are kept")
+        if rows is not None and steps is not None:
+            raise self.complaint("rows", "goes with time; with steps give save_every")
+        return {"h": h, "steps": steps, "save_every": every, "time": time, "rows": rows}
+
+    def _grid(self) -> list[Axis]:
+        axes = []
+        for key, given in self.flat("grid").items():
+            values = self._values("grid", key, given)
+            axes.append(Axis(key, len(values), {key: values}))
+        return axes
+
+    def _list(self) -> list[Axis]:
+        columns = {key: self._values("list", key, given, True) for key, given in self.flat("list").items()}
+        sizes = {key: len(values) for key, values in columns.items()}
+        if len(set(sizes.values())) > 1:
+            told = ", ".join(f"{key} {n}" for key, n in sizes.items())
+            raise self.complaint("list", f"columns must be of one length, one entry a case; got {told}")
+        return [Axis("case", next(iter(sizes.values())), columns)] if columns else []
+
+    def _values(self, table: str, key: str, given: Any, again: bool = False) -> Any:
+        where = f"{table}.{key}"
+        self.known.check(where, key)
+        if key == METHOD and isinstance(given, list | tuple):
+            given = [self._spelled(where, x) for x in given]
+        values, unit = values_of(self.complaint, where, given, again)
+        self._unit(where, key, unit)
+        if key in (METHOD, START) and not isinstance(values[0], str):
+            raise self.complaint(where, f"takes names, got {values[0]!r}")
+        if key.startswith(("q0.", "v0.")) and isinstance(values[0], str):
+            raise self.complaint(where, f"takes numbers, got {values[0]!r}")
+        default = getattr(self.known.parameters.get(key), "default", None)
+        if is_number(default) and isinstance(values[0], str):
+            raise self.complaint(where, f"takes numbers, got {values[0]!r}")
+        return values
+
+    def _random(self) -> list[Axis]:
+        given = self.flat("random")
+        if not given:
+            return []
+        count = given.pop("count", None)
+        if not is_whole(count) or count < 1:
+            raise self.complaint("random.count", f"must be a whole number of at least 1, got {count!r}")
+        if not given:
+            raise self.complaint("random", "has no quantity to draw")
+        draws = {}
+        for key, each in given.items():
+            where = f"random.{key}"
+            self.known.check(where, key)
+            if key in (METHOD, START):
+                raise self.complaint(where, "cannot be drawn at random; put it into [grid] or [list]")
+            draws[key], unit = distribution_of(self.complaint, where, each)
+            self._unit(where, key, unit)
+        return [Axis("sample", int(count), {}, draws)]
+
+    def _unit(self, where: str, key: str, unit: str | None) -> None:
+        known = self.known.unit(key)
+        if unit is not None and known and unit != known:
+            raise self.complaint(where, f"is measured in {known}, got {unit}; convert the values")
+        if unit or known:
+            self.units[key] = unit or known
+
+    def _reduce(self) -> list[str]:
+        given = self.given.get("reduce", ["final", "energy"])
+        entries = list(given.items()) if isinstance(given, Mapping) else given
+        if not isinstance(entries, list | tuple) or not len(entries):
+            raise self.complaint("reduce", f'takes a list such as ["final", "energy"], got {given!r}')
+        names = []
+        for each in entries:
+            name, function = each if isinstance(each, tuple) else (None, each)
+            if isinstance(function, str) and ":" not in function:
+                if function not in REDUCTIONS:
+                    raise self.complaint("reduce", str(wrong("reduction", function, REDUCTIONS)))
+                names.append(function)
+                continue
+            full = self._keep(self._function("reduce", function))
+            names.append(f"{name}={full}" if name else full)
+        if len(set(names)) != len(names):
+            raise self.complaint("reduce", f"names a reduction twice: {', '.join(names)}")
+        return names

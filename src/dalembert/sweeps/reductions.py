@@ -1,0 +1,210 @@
+"""What is kept of a trajectory: each reduction takes a block of them and gives a few numbers a member."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dalembert.diagnostics import judged_together
+from dalembert.diagnostics.series import VERDICTS
+from dalembert.model import System
+from dalembert.simulate import Status, Trajectory
+from dalembert.sweeps.section import crossings
+
+WORDS = (*(str(each) for each in VERDICTS), "ended early")
+"""The verdicts in a store, by number; the last is that of a run that failed."""
+
+
+class Kept(NamedTuple):
+    """One variable of the result: (N, ...) values, the names of the further dimensions, and what is said of it."""
+
+    values: np.ndarray
+    dims: tuple[str, ...] = ()
+    attrs: dict[str, Any] = {}  # noqa: RUF012
+    labels: dict[str, list[str]] = {}  # noqa: RUF012
+    """Names along the further dimensions."""
+
+
+def flags(words: tuple[str, ...], about: str) -> dict[str, Any]:
+    """The attributes of a variable whose numbers stand for words, by the CF conventions."""
+    meanings = " ".join(word.replace(" ", "_") for word in words)
+    return {"long_name": about, "flag_values": list(range(len(words))), "flag_meanings": meanings}
+
+
+def status(sol: Trajectory) -> dict[str, Kept]:
+    """How each run ended and how many steps succeeded; always there."""
+    words = tuple(each.name.lower() for each in Status)
+    return {
+        "status": Kept(sol.code.astype(np.int8), attrs=flags(words, "how the run ended")),
+        "steps_done": Kept(sol.steps.astype(np.int64), attrs={"long_name": "steps that succeeded"}),
+    }
+
+
+def final(sol: Trajectory, spec: Any) -> dict[str, Kept]:
+    """The last good state, and its time."""
+    system = sol.system
+    assert system is not None
+    names, moving = list(system.coordinates), list(system.velocity_names)
+    across = "coordinate" if moving == names else "velocity"
+    t = np.broadcast_to(sol.t, sol.q.shape[:2])
+    end = t[:, -1] if sol.method is not None and sol.method.variable_step else t[:, 0] + sol.steps * sol.h
+    return {
+        "q": Kept(sol.q[:, -1], ("coordinate",), {"long_name": "last configuration"}, {"coordinate": names}),
+        "v": Kept(sol.v[:, -1], (across,), {"long_name": "last velocity"}, {across: moving}),
+        "t": Kept(np.asarray(end, float), attrs={"long_name": "time of the last good state"}),
+    }
+
+
+def _potential(system: System, q: Any, v: Any) -> Any:
+    return system.potential(q)
+
+
+def energy(sol: Trajectory, spec: Any) -> dict[str, Kept]:
+    """Largest error, drift and verdict of the energy at the allowed velocity."""
+    return _energy(sol, spec, False)
+
+
+def own_energy(sol: Trajectory, spec: Any) -> dict[str, Kept]:
+    """The same at the method's own velocity, for methods that live on TQ."""
+    return _energy(sol, spec, True)
+
+
+def _energy(sol: Trajectory, spec: Any, full: bool) -> dict[str, Kept]:
+    values = np.asarray(sol.energy(full=full))
+    potential = np.asarray(sol._measured("potential", _potential, sol.v))
+    kinetic = values - potential
+    with np.errstate(all="ignore"):
+        scale = np.max(kinetic, axis=1) + np.max(np.abs(potential - potential[:, :1]), axis=1)
+    name, words = ("own_energy", "the method's own energy") if full else ("energy", "the energy")
+    start = {name: Kept(values[:, 0], attrs={"long_name": f"{words} at the start"})}
+    return start | kept_of(sol, spec, name, words, values, scale)
+
+
+def kept_of(sol: Trajectory, spec: Any, name: str, words: str, values: Any, scale: Any) -> dict[str, Kept]:
+    """Largest error, slope and verdict of a quantity (N, K) that the exact motion keeps."""
+    times = np.asarray(sol.t)
+    window = spec["window"] or (times[..., -1] - times[..., 0]) / 100
+    found = judged_together(times, values, window, scale)
+    failed = np.asarray(sol.code) != Status.OK.code
+    verdict = np.where(failed, len(VERDICTS), found["verdict"]).astype(np.int8)
+    slopes = {part: np.where(failed, np.nan, found[part]) for part in ("slope", "error")}
+    return {
+        f"{name}_error": Kept(found["largest"], attrs={"long_name": f"largest error of {words}"}),
+        f"{name}_slope": Kept(
+            slopes["slope"],
+            attrs={"long_name": f"slope of the running mean of the error of {words}, a unit of time"},
+        ),
+        f"{name}_slope_error": Kept(slopes["error"], attrs={"long_name": "standard error of the slope"}),
+        f"{name}_verdict": Kept(verdict, attrs=flags(WORDS, f"what became of {words}")),
+    }
+
+
+@cache
+def _integral(name: str) -> Callable:
+    """The system's integral of this name, as a function of the system too."""
+    return lambda system, q, v: system.integrals()[name](q, v)
+
+
+def integrals(sol: Trajectory, spec: Any) -> dict[str, Kept]:
+    """Largest error, drift and verdict of every integral that the system names."""
+    assert sol.system is not None
+    names = list(sol.member(0).system.integrals())
+    if not names:
+        raise ValueError(f"{sol.system.label} names no integrals; leave integrals out of reduce")
+    parts = []
+    for name in names:
+        values = np.asarray(sol._measured(name, _integral(name), sol.v))
+        scale = np.max(np.abs(values), axis=1)
+        parts.append(kept_of(sol, spec, "integral", "an integral", values, scale))
+    along = (("integral",), {"integral": names})
+    return {
+        key: Kept(np.stack([part[key].values for part in parts], -1), along[0], first.attrs, along[1])
+        for key, first in parts[0].items()
+    }
+
+
+def constraint(sol: Trajectory, spec: Any) -> dict[str, Kept]:
+    """The largest residual of the constraint, at the allowed and at the method's own velocity."""
+    from dalembert.simulate.trajectory import _residual
+
+    return {
+        "constraint_error": Kept(
+            np.max(sol.constraint_residual(), axis=1), attrs={"long_name": "largest entry of A(q) v"}
+        ),
+        "own_constraint_error": Kept(
+            np.max(np.asarray(sol._measured("own", _residual, sol.v_full)), axis=1),
+            attrs={"long_name": "largest entry of A(q) v at the method's own velocity"},
+        ),
+    }
+
+
+def section(sol: Trajectory, spec: Any) -> dict[str, Kept]:
+    """Poincare section: times and states where a coordinate crosses a value."""
+    assert sol.system is not None
+    names, moving = list(sol.system.coordinates), list(sol.system.velocity_names)
+    t, q, v, count = crossings(sol, **spec["section"])
+    across = "coordinate" if moving == names else "velocity"
+    said = "cubic interpolation between saved rows"
+    return {
+        "section_t": Kept(t, ("crossing",), {"long_name": "time of the crossing"}),
+        "section_q": Kept(
+            q,
+            ("crossing", "coordinate"),
+            {"long_name": f"configuration there, {said}"},
+            {"coordinate": names},
+        ),
+        "section_v": Kept(
+            v, ("crossing", across), {"long_name": f"velocity there, {said}"}, {across: moving}
+        ),
+        "section_count": Kept(count, attrs={"long_name": "crossings in the whole run, kept or not"}),
+    }
+
+
+REDUCTIONS: dict[str, Callable[[Trajectory, Any], dict[str, Kept]]] = {
+    "final": final,
+    "energy": energy,
+    "own_energy": own_energy,
+    "integrals": integrals,
+    "constraint": constraint,
+    "section": section,
+}
+
+
+def users(name: str, function: Callable, sol: Trajectory) -> dict[str, Kept]:
+    """What the user's own reduction gives: (N, ...) numbers, or a dictionary of them by name."""
+    found = function(sol)
+    table = found if isinstance(found, Mapping) else {name: found}
+    kept = {}
+    for key, values in table.items():
+        values = np.asarray(values)
+        if not isinstance(key, str) or not key:
+            raise ValueError(f"the reduction {name} names a result {key!r}; expected a text")
+        if values.ndim < 1 or len(values) != len(sol.q) or values.dtype.kind not in "fiub":
+            raise ValueError(
+                f"the reduction {name} must give {key!r} as real numbers with {len(sol.q)} members first, got "
+                f"{values.dtype} of shape {values.shape}"
+            )
+        values = values.astype(float if values.dtype.kind == "f" else np.int64)
+        kept[key] = Kept(
+            values, tuple(f"{key}_{i}" for i in range(values.ndim - 1)), {"long_name": f"by {name}"}
+        )
+    return kept
+
+
+def reduced(sol: Trajectory, spec: Any) -> dict[str, Kept]:
+    """Everything that the spec asks for."""
+    kept = status(sol)
+    for entry in spec["reduce"]:
+        alias, _, name = entry.rpartition("=")
+        if name in REDUCTIONS:
+            more = REDUCTIONS[name](sol, spec)
+        else:
+            more = users(alias or name.rpartition(":")[2].rpartition(".")[2], spec.thing(name), sol)
+        for key in more:
+            if key in kept or key in spec.swept or key in [axis.name for axis in spec.axes]:
+                raise ValueError(
+                    f"two things are named {key!r}, one of them a result of the reduction {name}"
+                )
+        kept |= more
+    return kept

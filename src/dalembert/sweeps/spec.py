@@ -1,0 +1,100 @@
+"""A checked spec: plain values that fit into JSON, and the user's own functions that cannot be imported by name."""
+
+import hashlib
+import inspect
+import json
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from dalembert.methods import Method, method_named
+from dalembert.model import System, from_module
+from dalembert.sweeps.axes import Axis
+
+STEP, METHOD, START = "h", "method", "start"
+ROWS = 500
+"""Rows kept of a run for its reductions, where the spec does not say: enough for a verdict on its first tenth."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """What is swept, how each trajectory is run, and what is kept of it."""
+
+    told: dict[str, Any]
+    """Everything, as values that JSON can hold; `reading.read` makes it from what the user wrote."""
+    objects: dict[str, Any] = field(default_factory=dict)
+    """Classes and functions by name that cannot be imported where the work is done."""
+
+    def __getitem__(self, key: str) -> Any:
+        return self.told[key]
+
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """The dimensions."""
+        return tuple(Axis(*x) for x in self["axes"])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each dimension."""
+        return tuple(axis.size for axis in self.axes)
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """The quantities that change."""
+        return tuple(key for axis in self.axes for key in axis.keys)
+
+    @property
+    def sizes(self) -> list[float]:
+        """The step sizes, where the spec says them; none where they are drawn, or made by the user's function."""
+        swept: list[Any] = [x for axis in self.axes for x in axis.columns.get(STEP, ())]
+        return swept or ([] if self["h"] is None else [self["h"]])
+
+    @cached_property
+    def text(self) -> str:
+        """The spec as JSON, the same for the same spec."""
+        return json.dumps(self.told, sort_keys=True)
+
+    def thing(self, name: str) -> Any:
+        """The class or function of this name."""
+        return self.objects[name] if name in self.objects else from_module(name)
+
+    def system(self, **parameters: Any) -> System:
+        """The system with these parameters in place of the spec's."""
+        kind = self.thing(self["system"])
+        return kind if isinstance(kind, System) else kind(**{**self["parameters"], **parameters})
+
+    def method(self, spelling: str) -> Method:
+        """The method of this spelling."""
+        return self.objects[spelling] if spelling in self.objects else method_named(spelling)
+
+    def length(self, h: float) -> tuple[int, int]:
+        """How many steps of this size, and every which is kept.
+
+        An odd number of steps lies between two rows, so that both signs of a mode that alternates are seen.
+        """
+        if self["time"] is None:
+            every = self["save_every"] or max(1, self["steps"] // ROWS) | 1
+            return self["steps"], min(every, max(1, self["steps"]))
+        rows = self["rows"] or ROWS
+        every = math.ceil(self["time"] * (1 - 1e-12) / (h * rows)) | 1
+        return rows * every, every
+
+
+def name_of(thing: Any) -> tuple[str, bool]:
+    """module:name of a class or function, and whether it can be imported by that."""
+    name = f"{thing.__module__}:{thing.__qualname__}"
+    if thing.__module__ == "__main__" or "<" in name:
+        return name, False
+    return name, from_module(name) is thing
+
+
+def source_of(thing: Any) -> str | None:
+    """A short digest of the source of a class or function; None where it is the library's, which has a version."""
+    if thing.__module__.startswith("dalembert."):
+        return None
+    try:
+        text = inspect.getsource(thing)
+    except (OSError, TypeError):
+        return None
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

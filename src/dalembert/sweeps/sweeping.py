@@ -1,0 +1,201 @@
+"""sweep(): many trajectories, the few numbers wanted of each, and nothing lost on the way."""
+
+import json
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dalembert.simulate.progress import progress_bar
+from dalembert.sweeps.engine import EngineLost, engine
+from dalembert.sweeps.errors import SweepError
+from dalembert.sweeps.layout import layout_of
+from dalembert.sweeps.lock import is_locked
+from dalembert.sweeps.reading import Find, read
+from dalembert.sweeps.store import LOCK, Store, create, difference, held, is_sweep
+from dalembert.sweeps.work import Done, expected
+
+if TYPE_CHECKING:
+    import xarray
+
+MOST = 10
+"""Blocks that may fail before a sweep gives up."""
+
+
+class Standing(NamedTuple):
+    """How far a sweep is."""
+
+    path: Path
+    told: dict[str, Any]
+    shape: dict[str, int]
+    """The length of each dimension."""
+    blocks: int
+    done: int
+    begun_again: int
+    """Attempts beyond the first."""
+    trajectories: int
+    finished: int
+    troubles: dict[int, str]
+    """Errors of blocks that could not be computed."""
+    running: bool
+
+    @property
+    def complete(self) -> bool:
+        """Whether every block is there."""
+        return self.done == self.blocks
+
+
+def standing(path: Any) -> Standing:
+    """How far the sweep in this store is, whether or not it is running."""
+    path = Path(path)
+    if not is_sweep(path):
+        raise ValueError(f"{path} is not the store of a sweep")
+    store = Store(path)
+    done, attempts = store.done(), store.attempts()
+    shape = {axis.name: axis.size for axis in store.spec.axes}
+    return Standing(
+        path, store.told, shape, len(done), int(done.sum()), int(np.sum(np.maximum(attempts.astype(int) - 1, 0))),
+        math.prod(store.layout.shape), expected(store.layout, done), store.troubles(), is_locked(path / LOCK),
+    )  # fmt: skip
+
+
+def sweep(
+    spec: Any,
+    store: Any,
+    scheduler: str | None = None,
+    resume: bool = True,
+    *,
+    workers: int | None = None,
+    progress: bool | Callable[[int, int], None] = False,
+    find: Find,
+) -> "xarray.Dataset":
+    """Runs a sweep; see `dalembert.sweep`."""
+    import xarray
+
+    checked = read(spec, find)
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise ValueError(f"workers must be a whole number of at least 1, got {workers!r}")
+    if workers is not None and scheduler is not None:
+        raise ValueError("workers are those of the scheduler; leave out one of the two")
+    path = Path(store)
+    if path.suffix != ".zarr":
+        raise ValueError(f"a sweep is written to a .zarr folder, got {path.name!r}")
+    with held(path), _ends_gently():
+        opened = _opened(path, checked, resume)
+        if opened is None or not np.all(opened.done()):
+            with engine(scheduler, workers) as work:
+                if opened is None:
+                    found = _lost(path, lambda: work.preview(checked.told, checked.objects))
+                    layout = layout_of(checked, found.alone, found.row_bytes, found.gpu)
+                    opened = create(path, checked, found, layout)
+                _finish(work, opened, progress)
+    return xarray.open_zarr(path)
+
+
+def _opened(path: Path, spec: Any, resume: bool) -> Store | None:
+    """The store that is there, if it is of this spec; None where there is none."""
+    if not is_sweep(path):
+        return None
+    opened = Store(path, spec.objects)
+    done = opened.done()
+    if not resume:
+        raise ValueError(
+            f"{path} exists: {int(done.sum())} of {len(done)} blocks are done. Resume goes on with it (--resume); or "
+            "choose another name"
+        )
+    different = difference(spec, opened)
+    if different:
+        raise ValueError(
+            f"{path} was made by another spec or version:\n{different}\nGo back to that, or choose another store"
+        )
+    opened.tidy()
+    return opened
+
+
+def _finish(work: Any, store: Store, progress: Any) -> None:
+    """Computes the blocks whose marks are missing."""
+    done = store.done()
+    count = expected(store.layout, done)
+    failed: dict[int, str] = {}
+    total = math.prod(store.layout.shape)
+    label = f"sweep of {total:,} trajectories"
+    with progress_bar(progress, total, label, "trajectories", count) as advance:
+
+        def heard(told: Done) -> None:
+            nonlocal count
+            if told.trouble:
+                failed[told.block] = told.trouble
+                if told.disk:
+                    raise SweepError(f"{_so_far(store)}: writing failed, {told.trouble}. {_GO_ON}")
+                store.remember(told.block, told.trouble)
+                if len(failed) >= MOST:
+                    raise SweepError(f"{_so_far(store)}: given up after {_failures(failed)}. {_GO_ON}")
+                return
+            count += store.layout.size(told.block)
+            advance(count)
+
+        try:
+            missing = (int(i) for i in np.flatnonzero(~done))
+            _lost(store.path, lambda: work.run(missing, str(store.path.resolve()), store.spec.objects, heard))
+        except KeyboardInterrupt:
+            raise SweepError(f"{_so_far(store)}: stopped. {_GO_ON}") from None
+    if failed:
+        raise SweepError(f"{_so_far(store)}: {_failures(failed)}. {_GO_ON}")
+
+
+_GO_ON = "Run it again to go on with what is missing (on the command line with --resume)"
+
+
+def _so_far(store: Store) -> str:
+    done = store.done()
+    return f"{store.path}: {int(done.sum()):,} of {len(done):,} blocks are done and kept"
+
+
+def _failures(failed: dict[int, str]) -> str:
+    block, trouble = next(iter(failed.items()))
+    return f"{len(failed)} block{'s' * (len(failed) > 1)} failed, the first is block {block}:\n{trouble.rstrip()}\n"
+
+
+def _lost(path: Path, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except EngineLost as error:
+        raise SweepError(f"{path}: {error}. Blocks that are done are kept. {_GO_ON}") from error
+
+
+@contextmanager
+def _ends_gently() -> Iterator[None]:
+    """SIGTERM, by which batch systems end a job, does what Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def summary(path: Any) -> dict[str, str]:
+    """A few lines about a store."""
+    found = standing(path)
+    spec = json.loads(found.told["spec"])
+    made = ", ".join(f"{name} {x}" for name, x in json.loads(found.told["versions"]).items())
+    return {
+        "system": spec["system"],
+        "dimensions": ", ".join(f"{name} {size:,}" for name, size in found.shape.items()),
+        "trajectories": f"{found.finished:,} of {found.trajectories:,}",
+        "blocks": f"{found.done:,} of {found.blocks:,} done"
+        + (f", {found.begun_again} begun again" if found.begun_again else ""),
+        "state": "complete"
+        if found.complete
+        else "running"
+        if found.running
+        else "not running; --resume goes on",
+        "made": f"{found.told['created']} by {made}",
+    }
