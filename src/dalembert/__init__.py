@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dalembert.sweeps.errors import SweepError
     from dalembert.view.animation import animate
     from dalembert.view.compare import compare
+    from dalembert.view.maps import sweep_map
     from dalembert.view.precision import work_precision
 
 # Pictures need matplotlib, which takes half a second to import, sweeps zarr: they come when first asked for.
@@ -45,6 +46,7 @@ _LATER = {
     "SweepError": "dalembert.sweeps.errors",
     "animate": "dalembert.view.animation",
     "compare": "dalembert.view.compare",
+    "sweep_map": "dalembert.view.maps",
     "work_precision": "dalembert.view.precision",
 }
 
@@ -98,6 +100,7 @@ __all__ = [
     "scene",
     "simulate",
     "sweep",
+    "sweep_map",
     "system",
     "work_precision",
     "zoo",

@@ -260,8 +260,8 @@ def reproduce(
     ----------
     studies
         Of the first paper fig4 fig5 fig6 fig7 fig8 table1 table34, of the second ferraro-fig2 ferraro-fig5; of papers
-        without experiments edla (Cortes 2003) and reduction (Fernandez, Tori and Zuccalli 2008); and four of our own:
-        resonance mechanism snakeboard parasitic; all by default.
+        without experiments edla (Cortes 2003) and reduction (Fernandez, Tori and Zuccalli 2008); and five of our own:
+        resonance mechanism maps snakeboard parasitic; all by default.
     quick
         Shorter runs, fewer cases and coarser sweeps: the same verdicts in one or two minutes.
     out

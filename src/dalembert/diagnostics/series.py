@@ -168,7 +168,7 @@ def judged_together(t: Any, x: Any, window: Any, scale: Any) -> dict[str, np.nda
     own = bool(np.max(np.abs(taken - taken[0]), initial=0.0) > 1e-9)
     groups: dict[Any, list[int]] = {}
     for i in np.flatnonzero(finite):
-        groups.setdefault(i if own else round(parts[i], 9), []).append(i)
+        groups.setdefault(i if own else round(parts[i], 9), []).append(int(i))
     for rows in groups.values():
         i = rows[0]
         times = taken[i if own else 0]

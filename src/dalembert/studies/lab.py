@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,9 +87,13 @@ class Lab:
     """Settings, a place for shared results, and the way to say what goes on."""
 
     def __init__(
-        self, quick: bool = False, names: tuple[str, ...] = (), say: Callable[[str], None] | None = None
+        self,
+        quick: bool = False,
+        names: tuple[str, ...] = (),
+        say: Callable[[str], None] | None = None,
+        folder: Path | None = None,
     ):
-        self.quick, self.names = quick, names
+        self.quick, self.names, self.folder = quick, names, folder
         self.settings = QUICK if quick else FULL
         self.stopped = threading.Event()
         self._say = say or (lambda text: None)

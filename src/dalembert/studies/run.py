@@ -17,6 +17,7 @@ from dalembert.studies import (
     fig6,
     fig7,
     fig8,
+    maps,
     mechanism,
     parasitic,
     reduction,
@@ -40,6 +41,7 @@ STUDIES: dict[str, ModuleType] = {
     "table34": table34,
     "resonance": resonance,
     "mechanism": mechanism,
+    "maps": maps,
     "ferraro-fig2": ferraro_fig2,
     "ferraro-fig5": ferraro_fig5,
     "snakeboard": snakeboard,
@@ -91,7 +93,7 @@ def reproduce(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    lab = Lab(quick, names, say)
+    lab = Lab(quick, names, say, folder)
     results: dict[str, Result] = {}
     told = 0
     aside = tuple(n for n in names if n in ASIDE)

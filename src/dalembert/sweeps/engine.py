@@ -33,7 +33,7 @@ def cores() -> int:
 @contextlib.contextmanager
 def engine(scheduler: str | None, workers: int | None) -> Iterator["Engine"]:
     """Workers of the scheduler at this address, or by default one for every core of this machine."""
-    import dask
+    from dask import config
     from distributed import Client, LocalCluster
 
     with contextlib.ExitStack() as stack:
@@ -50,14 +50,14 @@ def engine(scheduler: str | None, workers: int | None) -> Iterator["Engine"]:
                 "distributed.worker.memory.terminate": 0.95,
                 "distributed.comm.timeouts.connect": "30s",
             }
-            stack.enter_context(dask.config.set(settings))
+            stack.enter_context(config.set(settings))
             flags = f"{os.environ.get('XLA_FLAGS', '')} {WORKER['XLA_FLAGS']}".strip()
             cluster = stack.enter_context(
                 LocalCluster(
                     n_workers=workers or cores(),
                     threads_per_worker=1,
                     processes=True,
-                    dashboard_address=None,
+                    dashboard_address=None,  # pyright: ignore[reportArgumentType]
                     env={**WORKER, "XLA_FLAGS": flags},
                     silence_logs=logging.CRITICAL,
                 )
@@ -110,7 +110,7 @@ class Engine:
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
         from distributed.client import FutureCancelledError
-        from distributed.comm import CommClosedError
+        from distributed.comm.core import CommClosedError
 
         try:
             yield

@@ -64,7 +64,7 @@ def members_of(spec: Spec, columns: dict[str, np.ndarray]) -> Members:
     system, vary, own = systems_of(spec, given, size)
     spelling = spec["method"] or _same(columns[METHOD], METHOD)
     q0, v0 = starts_of(spec, system, own, columns, size)
-    h = columns.get(STEP, spec["h"])
+    h: Any = columns.get(STEP, spec["h"])
     if h is None:
         raise ValueError('there is no step size; the members function must give "h"')
     if spec["time"] is not None and np.ndim(h):

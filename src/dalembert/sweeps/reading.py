@@ -197,8 +197,8 @@ class Reader(Entries):
             raise self.complaint("start", "takes a name, or {q = [...], v = [...]}")
         found = {}
         for part in ("q", "v"):
-            numbers = np.asarray(given[part]).tolist() if len(np.shape(given[part])) == 1 else [None]
-            if not all(map(is_number, numbers)):
+            numbers: Any = given[part]
+            if not isinstance(numbers, list | tuple | np.ndarray) or not all(map(is_number, numbers)):
                 raise self.complaint(
                     f"start.{part}", f"must be a list of finite numbers, got {given[part]!r}"
                 )

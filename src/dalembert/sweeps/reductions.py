@@ -109,7 +109,7 @@ def _integral(name: str) -> Callable:
 def integrals(sol: Trajectory, spec: Any) -> dict[str, Kept]:
     """Largest error, drift and verdict of every integral that the system names."""
     assert sol.system is not None
-    names = list(sol.member(0).system.integrals())
+    names = list(sol.member(0).system.integrals())  # pyright: ignore[reportOptionalMemberAccess]
     if not names:
         raise ValueError(f"{sol.system.label} names no integrals; leave integrals out of reduce")
     parts = []

@@ -74,10 +74,10 @@ def crossings(
     if len(member):
         times = np.broadcast_to(sol.t, sol.q.shape[:2])
         step = times[member, row + 1] - times[member, row]
-        ends = [x[member, r] for x in (sol.q, sol.v) for r in (row, row + 1)]
-        s = _where(*(x[:, i] for x in ends), step, aim[member, row])
+        a, b, da, db = (x[member, r] for x in (sol.q, sol.v) for r in (row, row + 1))
+        s = _where(a[:, i], b[:, i], da[:, i], db[:, i], step, aim[member, row])
         t[member, place] = times[member, row] + s * step
-        q[member, place], v[member, place] = _cubic(*ends, step[:, None], s[:, None])
+        q[member, place], v[member, place] = _cubic(a, b, da, db, step[:, None], s[:, None])
     return t, q, v, np.sum(found, axis=1)
 
 

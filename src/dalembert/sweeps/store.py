@@ -35,7 +35,7 @@ class Store:
         self.path = Path(path)
         try:
             self.group = zarr.open_group(self.path, mode="r+", zarr_format=3, use_consolidated=True)
-            told = dict(self.group.attrs)
+            told: dict[str, Any] = dict(self.group.attrs)
             self.spec = Spec(json.loads(told["spec"]), objects or {})
             self.layout = Layout(self.spec.shape, tuple(told["blocks"]))
         except (KeyError, ValueError, FileNotFoundError) as error:
@@ -183,15 +183,14 @@ def create(path: Path, spec: Spec, preview: Preview, layout: Layout) -> Store:
 
 
 def _put(group: Any, name: str, values: Any, dim: str, attrs: dict[str, Any] | None = None) -> None:
-    text = isinstance(values[0], str)
-    array = group.create_array(
-        name,
-        shape=(len(values),),
-        dtype=str if text else float,
-        dimension_names=[dim],
-        attributes=attrs or {},
-    )
-    array[:] = np.asarray(values, dtype=object if text else float)
+    # Texts of fixed length: xarray selects by them, which it does not by those of any length.
+    values = np.asarray(values)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The data type .* does not have a Zarr V3 specification")
+        array = group.create_array(
+            name, shape=values.shape, dtype=values.dtype, dimension_names=[dim], attributes=attrs or {}
+        )
+    array[:] = values
 
 
 def _coordinate(group: Any, spec: Spec, axis: Any, key: str) -> None:
@@ -221,7 +220,8 @@ def difference(spec: Spec, store: Store) -> str:
     lines = []
     before, now = _flat(store.spec.told), _flat(spec.told)
     if now.get("block", "null") == "null" or math.prod(store.layout.chunks) == spec["block"]:
-        before.pop("block", None), now.pop("block", None)
+        before.pop("block", None)
+        now.pop("block", None)
     made = json.loads(store.told["versions"])
     before |= {f"version of {key}": x for key, x in made.items()}
     now |= {f"version of {key}": x for key, x in versions().items()}
