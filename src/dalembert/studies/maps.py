@@ -13,6 +13,7 @@ from dalembert.simulate import Trajectory
 from dalembert.studies.drawing import WIDTH
 from dalembert.studies.lab import Lab
 from dalembert.studies.result import Picture, Result, Table, number, plain_row
+from dalembert.sweeps.engine import local_cluster
 
 METHODS = {"leapfrog:momentum": "leap-frog", "dd:average": "DD with separate gradients", "frame": "frame"}
 EPS = 0.5
@@ -98,7 +99,8 @@ def specs(sizes: Sizes) -> dict[str, dict[str, Any]]:
 def measure(lab: Lab) -> Measured:
     """Both sweeps, on all cores; their stores stay in the folder of the report, where an interrupted one goes on."""
     sizes = QUICK if lab.quick else FULL
-    with tempfile.TemporaryDirectory() as scratch:
+    lab.step("starting workers")
+    with tempfile.TemporaryDirectory() as scratch, local_cluster() as cluster:
         folder = Path(lab.folder or scratch)
         found = {}
         for name, spec in specs(sizes).items():
@@ -108,7 +110,7 @@ def measure(lab: Lab) -> Measured:
                 lab.step(f"{name} map, {done:,} of {total:,} trajectories")
 
             lab.step(f"{name} map")
-            found[name] = sweep(spec, store, progress=said).load()
+            found[name] = sweep(spec, store, cluster.scheduler_address, progress=said).load()
     return Measured(found["drift"], found["resonance"], sizes)
 
 

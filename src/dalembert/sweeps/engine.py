@@ -31,38 +31,41 @@ def cores() -> int:
 
 
 @contextlib.contextmanager
-def engine(scheduler: str | None, workers: int | None) -> Iterator["Engine"]:
-    """Workers of the scheduler at this address, or by default one for every core of this machine."""
+def local_cluster(workers: int | None = None) -> Iterator[Any]:
+    """One process for every core of this machine, or so many, behind a scheduler that listens on 127.0.0.1 alone."""
     from dask import config
-    from distributed import Client, LocalCluster
+    from distributed import LocalCluster
+
+    settings = {"distributed.scheduler.allowed-failures": FAILURES, "distributed.comm.timeouts.connect": "30s"}
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {WORKER['XLA_FLAGS']}".strip()
+    with (
+        _quiet(),
+        _unseen_main(),
+        config.set(settings),
+        LocalCluster(
+            n_workers=workers or cores(),
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,  # pyright: ignore[reportArgumentType]
+            env={**WORKER, "XLA_FLAGS": flags},
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+    ):
+        yield cluster
+
+
+@contextlib.contextmanager
+def engine(scheduler: Any, workers: int | None) -> Iterator["Engine"]:
+    """Workers of the scheduler at this address, or by default one for every core of this machine."""
+    from distributed import Client
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(_quiet())
-        if scheduler is not None:
-            try:
-                client = stack.enter_context(Client(scheduler, timeout="10s", set_as_default=False))
-            except (OSError, ValueError) as error:
-                raise ValueError(f"there is no scheduler at {scheduler}: {error}") from None
-        else:
-            stack.enter_context(_unseen_main())
-            settings = {
-                "distributed.scheduler.allowed-failures": FAILURES,
-                "distributed.worker.memory.terminate": 0.95,
-                "distributed.comm.timeouts.connect": "30s",
-            }
-            stack.enter_context(config.set(settings))
-            flags = f"{os.environ.get('XLA_FLAGS', '')} {WORKER['XLA_FLAGS']}".strip()
-            cluster = stack.enter_context(
-                LocalCluster(
-                    n_workers=workers or cores(),
-                    threads_per_worker=1,
-                    processes=True,
-                    dashboard_address=None,  # pyright: ignore[reportArgumentType]
-                    env={**WORKER, "XLA_FLAGS": flags},
-                    silence_logs=logging.CRITICAL,
-                )
-            )
-            client = stack.enter_context(Client(cluster, set_as_default=False))
+        where = stack.enter_context(local_cluster(workers)) if scheduler is None else scheduler
+        try:
+            client = stack.enter_context(Client(where, timeout="10s", set_as_default=False))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"there is no scheduler at {scheduler}: {error}") from None
         yield Engine(client, scheduler)
 
 
