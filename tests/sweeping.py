@@ -89,24 +89,24 @@ class Folder:
         (path / "mine.py").write_text(MINE)
         self.started: list[Program] = []
 
-    def python(self, *arguments: str, trouble: str = "") -> "Program":
+    def python(self, *arguments: str, **environment: str) -> "Program":
         """Starts a program, as a terminal does: in a process group of its own."""
-        program = Program(self, arguments, trouble)
+        program = Program(self, arguments, environment)
         self.started.append(program)
         return program
 
-    def command(self, *arguments: str, trouble: str = "") -> "Program":
-        """Starts the command line."""
-        return self.python("-m", "dalembert.cli.main", *arguments, trouble=trouble)
-
-    def sweep(self, *arguments: str, workers: int | None = 2, trouble: str = "") -> "Program":
+    def sweep(self, *arguments: str, **environment: str) -> "Program":
         """Starts a sweep of the spec."""
-        more = () if workers is None else ("--workers", str(workers))
-        return self.command("sweep", "spec.toml", "--out", "s.zarr", *more, *arguments, trouble=trouble)
+        command = ("-m", "dalembert.cli.main", "sweep", "spec.toml", "--out", "s.zarr")
+        return self.python(*command, *(arguments or ("--workers", "2")), **environment)
+
+    def resumed(self, **environment: str) -> "Program":
+        """Starts a sweep that goes on with the store."""
+        return self.sweep("--workers", "2", "--resume", **environment)
 
     def status(self) -> Ended:
         """What the command says of the store."""
-        return self.command("sweep", "--status", "s.zarr").ended()
+        return self.python("-m", "dalembert.cli.main", "sweep", "--status", "s.zarr").ended()
 
     def marks(self) -> dict[int, int]:
         """The blocks that are done, each with the time at which its mark was set."""
@@ -133,8 +133,9 @@ class Folder:
 class Program:
     """A program in a folder, with what it prints kept in files so that it never waits for a reader."""
 
-    def __init__(self, folder: Folder, arguments: tuple[str, ...], trouble: str):
-        self.folder, self.seen = folder, {}
+    def __init__(self, folder: Folder, arguments: tuple[str, ...], environment: dict[str, str]):
+        self.folder = folder
+        self.seen: dict[int, psutil.Process] = {}
         base = folder.path / f"program{len(folder.started)}"
         self.files = base.with_suffix(".out"), base.with_suffix(".err")
         with self.files[0].open("w") as out, self.files[1].open("w") as err:
@@ -144,7 +145,7 @@ class Program:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                env={**os.environ, "STORE": str(folder.store), "TROUBLE": trouble},
+                env={**os.environ, "STORE": str(folder.store), **environment},
             )
 
     def workers(self) -> list[psutil.Process]:

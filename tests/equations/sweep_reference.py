@@ -24,9 +24,7 @@ def flat(table):
     """The table with v0.xi = ... where v0 is a table of its own."""
     found = {}
     for key, given in table.items():
-        found |= (
-            {f"{key}.{inner}": x for inner, x in given.items()} if key in ("q0", "v0") else {key: given}
-        )
+        found |= {f"{key}.{inner}": x for inner, x in given.items()} if key in ("q0", "v0") else {key: given}
     return found
 
 
@@ -89,7 +87,8 @@ def run(spec, chosen):
     if "time" in spec:
         # Rows an odd number of steps apart; here that many steps make up the time.
         every = round(spec["time"] / (h * spec["rows"]))
-        assert every % 2 and math.isclose(every * h * spec["rows"], spec["time"])
+        assert every % 2
+        assert math.isclose(every * h * spec["rows"], spec["time"])
         steps = spec["rows"] * every
     else:
         steps, every = spec["steps"], spec.get("save_every", max(1, spec["steps"] // 500) | 1)

@@ -14,8 +14,8 @@ from equations.sweep_reference import design, reference
 import dalembert as da
 
 Z = da.zoo
-# Members agree with single runs to rounding, 1e-16 a step. These motions are not chaotic: over the 720 steps of the
-# longest of them that grows to at most 1e-16 * 720^2 = 5e-11 of states of size 10.
+# Members agree with single runs to rounding, 1e-16 a step. These motions are not chaotic: over the 1380 steps of the
+# longest of them that grows to at most about 1e-16 * 1380^2 = 2e-10.
 ROUNDING = 1e-9
 
 
@@ -45,95 +45,69 @@ class Bowl(da.System):
 
 def thrown(speed, angle):
     """From speed and direction to the velocity; a fast one gets a deep bowl."""
-    return {"v0.x": speed * np.cos(angle), "v0.y": speed * np.sin(angle), "depth": 1 + speed, "h": 0.1 / speed}
+    return {
+        "v0.x": speed * np.cos(angle),
+        "v0.y": speed * np.sin(angle),
+        "depth": 1 + speed,
+        "h": 0.1 / speed,
+    }
 
 
 PENDULUM = {
-    "system": Z.PendulumCVT,
-    "start": "rotating",
-    "steps": 300,
+    "system": Z.PendulumCVT, "start": "rotating", "steps": 460, "seed": 3,
     "reduce": ["final", "energy", "own_energy", "constraint", "section"],
     "section": {"coordinate": "xi", "at": 0.4, "count": 6},
     "grid": {
         "method": ["leapfrog", "dd:average", "frame"],
         "eps": {"from": 0.0, "to": 0.4, "count": 2},
-        "h": {"from": 0.05, "to": 0.15, "count": 2, "spacing": "log", "unit": "s"},
+        "h": {"from": 0.02, "to": 0.15, "count": 2, "spacing": "log", "unit": "s"},
     },
     "random": {"count": 3, "v0": {"xi": {"uniform": [2.5, 3.0], "unit": "1/s"}}},
-    "seed": 3,
-}
+}  # fmt: skip
+# 460 rows are enough for a verdict, and a hundredth of them is no half number of rows, which would round either way.
 SWEEPS = {
     "pendulum": PENDULUM,
     "snakeboard": {
-        "system": Z.Snakeboard,
-        "method": "frame",
-        "steps": 300,
-        "save_every": 2,
-        "window": 2.0,
-        "t0": 1.0,
-        "parameters": {"board": 1.1},
+        "system": Z.Snakeboard, "method": "leapfrog", "parameters": {"board": 1.1},
+        "steps": 920, "save_every": 2, "window": 0.4, "t0": 1.0,
         "reduce": ["final", "energy", "integrals"],
         "grid": {"convention": ["relative", "absolute"], "h": {"values": [0.05, 0.1], "unit": "s"}},
         "list": {"mass": [1.0, 2.0, 1.0], "rotor": [0.5, 0.7, 0.9], "q0": {"x": [0.0, 1.0, 2.0]}},
     },
     "sleigh": {
-        "system": Z.ChaplyginSleigh,
-        "method": "gni",
-        "steps": 40,
+        "system": Z.ChaplyginSleigh, "method": "frame", "steps": 40,
         "reduce": ["final", "energy"],
         "grid": {"coordinates": ["contact", "mass-centre"], "offset": [0.1, 0.2]},
     },
     "a class of one's own, for a time": {
-        "system": Bowl,
-        "start": "low",
-        "method": "leapfrog",
-        "time": 24.0,
-        "rows": 240,
+        "system": Bowl, "start": "low", "method": "leapfrog", "time": 46.0, "rows": 460,
         "reduce": ["final", "energy", "own_energy", "section"],
         "section": {"coordinate": "y", "at": 0.2, "direction": "both", "count": 30},
         "grid": {"h": [0.1, 0.1 / 3], "depth": [1.0, 1.5, 2.0]},
     },
     "projected": {
-        "system": Bowl,
-        "method": "frame",
-        "h": 0.1,
-        "steps": 200,
-        "project": True,
+        "system": Bowl, "method": "frame", "h": 0.1, "steps": 460, "project": True,
         "reduce": ["final", "energy", "constraint"],
         "grid": {"v0.z": [0.3, 0.9], "q0.y": [-0.5, 0.8]},
         "random": {"count": 2, "v0": {"x": {"normal": [1.0, 0.2]}}, "depth": {"log-uniform": [0.5, 2.0]}},
     },
     "members": {
-        "system": Bowl,
-        "method": "frame",
-        "steps": 150,
-        "project": True,
-        "members": thrown,
+        "system": Bowl, "method": "frame", "steps": 150, "project": True, "members": thrown,
         "reduce": ["final", "energy"],
         "grid": {"speed": [0.8, 1.2], "angle": [0.3, 0.9], "edge": [50.0, 100.0]},
     },
-    "starts and an end before the end": {
-        "system": Bowl,
-        "method": "leapfrog",
-        "h": 0.05,
-        "steps": 200,
+    "starts, and ends before the end": {
+        "system": Bowl, "method": "leapfrog", "h": 0.05, "steps": 200,
         "reduce": ["final", "energy", "constraint"],
         "grid": {"start": ["side", "low"], "edge": [0.9, 100.0], "depth": [1.0, 2.0]},
     },
-    "a start of one's own, too short": {
-        "system": Bowl,
-        "method": "leapfrog",
-        "h": 0.05,
-        "steps": 8,
+    "a start of one's own": {
+        "system": Bowl, "method": "leapfrog", "h": 0.05, "steps": 8, "reduce": ["energy"],
         "start": {"q": [0.1, 0.2, 0.3], "v": [1.0, 0.5, 0.2]},
-        "reduce": ["energy"],
         "grid": {"depth": [1.0, 2.0]},
     },
     "suslov": {
-        "system": Z.Suslov,
-        "method": "lie-gni",
-        "h": 0.05,
-        "steps": 200,
+        "system": Z.Suslov, "method": "lie-gni", "h": 0.05, "steps": 460,
         "reduce": ["final", "energy", "constraint"],
         "grid": {"i13": [0.3, 0.4], "v0": {"w1": [0.5, 1.0], "w2": [-0.3, 1.0]}},
     },
@@ -200,21 +174,20 @@ def test_what_the_sweeps_contain(swept):
     meanings = swept("pendulum")[0]["energy_verdict"].attrs["flag_meanings"].split()
     assert {meanings[i] for x in words.values() for i in x.ravel()} == {*meanings}
     data, _ = swept("pendulum")
-    assert np.all(np.isfinite(data["energy_slope"])) and np.all(data["section_count"] > 0)
-    assert np.any(np.isnan(data["section_t"])) and np.any(data["section_count"] > 6)
+    assert np.all(np.isfinite(data["energy_slope"]))
+    assert np.any(np.isnan(data["section_t"]))
+    assert np.any(data["section_count"] > 6)
     assert np.ptp(data["energy_error"].sel(method="leapfrog").values) > 1e-6
-    early, _ = swept("starts and an end before the end")
+    early, _ = swept("starts, and ends before the end")
     assert 0 < int(np.sum(early["status"] != 0)) < early["status"].size
     assert np.all(early["steps_done"].values[early["status"].values != 0] < 200)
 
 
 def test_another_design_does_not_agree(swept):
     """The comparison tells trajectories apart: with two values exchanged it fails."""
-    data, _ = swept("starts and an end before the end")
+    data, _ = swept("starts, and ends before the end")
     with pytest.raises(AssertionError):
-        compare(data, second_road("starts and an end before the end", data.isel(depth=[1, 0])) | {
-            "q": data["q"].isel(depth=[1, 0]).values
-        })  # fmt: skip
+        compare(data.isel(depth=[1, 0]), second_road("starts, and ends before the end", data))
 
 
 def test_coordinates_name_the_trajectories(swept):
@@ -269,7 +242,8 @@ def test_section_of_a_known_motion(scheduler, tmp_path):
 
 SMALL = PENDULUM | {
     "steps": 100,
-    "grid": {"method": ["leapfrog", "dd:average"], "eps": [0.1, 0.4]},
+    "method": "leapfrog",
+    "grid": {"eps": [0.1, 0.4], "h": [0.1, 0.2]},
     "random": {"count": 7, "v0": {"xi": {"uniform": [2.5, 3.0]}}},
 }
 
@@ -278,8 +252,10 @@ def same(one, other):
     """Bit for bit the same."""
     assert set(one.variables) == set(other.variables)
     for key in one.variables:
-        assert one[key].dtype == other[key].dtype
-        assert one[key].values.tobytes() == other[key].values.tobytes() or one[key].dtype.kind == "T", key
+        found, expected = one[key].values, other[key].values
+        if found.dtype.kind in "fiu":
+            found, expected = found.view(np.uint8), expected.view(np.uint8)
+        assert np.array_equal(found, expected), key
 
 
 def test_blocks_workers_and_seeds(scheduler, tmp_path):
@@ -289,35 +265,45 @@ def test_blocks_workers_and_seeds(scheduler, tmp_path):
     for workers in (1, 2):
         same(cut, da.sweep(spec, tmp_path / f"{workers}.zarr", workers=workers).load())
     whole = da.sweep(SMALL, tmp_path / "whole.zarr", scheduler).load()
-    assert whole.sizes["block"] == 2
+    assert whole.sizes["block"] == 1
     assert np.array_equal(cut["v0.xi"], whole["v0.xi"])
     compare(cut, {key: whole[key].values for key in whole.data_vars if whole[key].dims != ("block",)})
     other = da.sweep(SMALL | {"seed": 4}, tmp_path / "other.zarr", scheduler).load()
     assert not np.any(np.isin(other["v0.xi"], cut["v0.xi"]))
     for data in (cut, other):
-        assert np.all((data["v0.xi"] >= 2.5) & (data["v0.xi"] <= 3.0)) and len(set(data["v0.xi"].values)) == 7
+        assert np.all((data["v0.xi"] >= 2.5) & (data["v0.xi"] <= 3.0))
+        assert len(set(data["v0.xi"].values)) == 7
 
 
 def test_the_store_tells_about_itself(swept):
     data, path = swept("snakeboard")
     opened = xarray.open_zarr(path)
-    assert opened.identical(data) or opened.load().identical(data)
+    assert opened.load().identical(data)
     assert dict(opened["energy"].sizes) == {"convention": 2, "h": 2, "case": 3}
     assert opened["q"].dims == ("convention", "h", "case", "coordinate")
     assert opened["integral_slope"].dims[-1] == "integral"
     assert list(opened["coordinate"].values) == list(Z.Snakeboard.coordinates)
     assert list(opened["integral"].values) == ["rotor speed", "steering speed"]
-    for key, dim in {"convention": "convention", "h": "h", "mass": "case", "rotor": "case", "q0.x": "case"}.items():
-        assert key in opened.coords and opened[key].dims == (dim,)
-    assert opened["h"].attrs["units"] == "s" and opened["q0.x"].attrs["units"] == "m"
+    for key, dim in {
+        "convention": "convention",
+        "h": "h",
+        "mass": "case",
+        "rotor": "case",
+        "q0.x": "case",
+    }.items():
+        assert key in opened.coords
+        assert opened[key].dims == (dim,)
+    assert opened["h"].attrs["units"] == "s"
+    assert opened["q0.x"].attrs["units"] == "m"
     for key in ("status", "energy_verdict", "integral_verdict"):
         attrs = opened[key].attrs
         assert len(attrs["flag_values"]) == len(attrs["flag_meanings"].split())
     for key in opened.data_vars:
         assert opened[key].attrs["long_name"]
     told = json.loads(opened.attrs["spec"])
-    assert told["parameters"] == {"board": 1.1} and told["steps"] == 300 and told["t0"] == 1.0
+    assert (told["parameters"], told["steps"], told["t0"]) == ({"board": 1.1}, 920, 1.0)
     versions = json.loads(opened.attrs["versions"])
-    assert versions["dalembert"] == da.__version__ and {"jax", "numpy"} <= set(versions)
+    assert versions["dalembert"] == da.__version__
+    assert {"jax", "numpy"} <= set(versions)
     assert swept("pendulum")[0].attrs["seed"] == 3
     assert swept("pendulum")[0]["v0.xi"].attrs["units"] == "1/s"

@@ -36,7 +36,10 @@ def local_cluster(workers: int | None = None) -> Iterator[Any]:
     from dask import config
     from distributed import LocalCluster
 
-    settings = {"distributed.scheduler.allowed-failures": FAILURES, "distributed.comm.timeouts.connect": "30s"}
+    settings = {
+        "distributed.scheduler.allowed-failures": FAILURES,
+        "distributed.comm.timeouts.connect": "30s",
+    }
     flags = f"{os.environ.get('XLA_FLAGS', '')} {WORKER['XLA_FLAGS']}".strip()
     with (
         _quiet(),

@@ -11,7 +11,18 @@ from dalembert.model import System, wrong
 from dalembert.sweeps.complaint import Complaint
 from dalembert.sweeps.spec import METHOD, START, STEP
 
-TAKEN = ("case", "sample", "block", "coordinate", "velocity", "integral", "crossing", "done", "attempts")
+TAKEN = (
+    "integrator",
+    "case",
+    "sample",
+    "block",
+    "coordinate",
+    "velocity",
+    "integral",
+    "crossing",
+    "done",
+    "attempts",
+)
 """Names of dimensions and of bookkeeping."""
 
 

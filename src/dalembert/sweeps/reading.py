@@ -16,7 +16,7 @@ from dalembert.sweeps.entries import Entries
 from dalembert.sweeps.names import Quantities
 from dalembert.sweeps.reductions import REDUCTIONS
 from dalembert.sweeps.section import section_of
-from dalembert.sweeps.spec import METHOD, START, STEP, Spec, name_of, source_of
+from dalembert.sweeps.spec import METHOD, START, STEP, Spec, name_of, named, source_of
 
 KEYS = (
     "system", "parameters", "method", "start", "h", "steps", "save_every", "time", "rows", "t0", "seed", "project",
@@ -237,7 +237,7 @@ class Reader(Entries):
         axes = []
         for key, given in self.flat("grid").items():
             values = self._values("grid", key, given)
-            axes.append(Axis(key, len(values), {key: values}))
+            axes.append(Axis(named(key), len(values), {key: values}))
         return axes
 
     def _list(self) -> list[Axis]:

@@ -11,6 +11,7 @@ from dalembert.diagnostics.series import VERDICTS
 from dalembert.model import System
 from dalembert.simulate import Status, Trajectory
 from dalembert.sweeps.section import crossings
+from dalembert.sweeps.spec import named
 
 WORDS = (*(str(each) for each in VERDICTS), "ended early")
 """The verdicts in a store, by number; the last is that of a run that failed."""
@@ -202,7 +203,7 @@ def reduced(sol: Trajectory, spec: Any) -> dict[str, Kept]:
         else:
             more = users(alias or name.rpartition(":")[2].rpartition(".")[2], spec.thing(name), sol)
         for key in more:
-            if key in kept or key in spec.swept or key in [axis.name for axis in spec.axes]:
+            if key in kept or key in map(named, spec.swept) or key in [axis.name for axis in spec.axes]:
                 raise ValueError(
                     f"two things are named {key!r}, one of them a result of the reduction {name}"
                 )

@@ -13,6 +13,8 @@ from dalembert.model import System, from_module
 from dalembert.sweeps.axes import Axis
 
 STEP, METHOD, START = "h", "method", "start"
+METHODS = "integrator"
+"""The dimension of methods: `data.sel(method=...)` would mean something else to xarray, and select nothing."""
 ROWS = 500
 """Rows kept of a run for its reductions, where the spec does not say: enough for a verdict on its first tenth."""
 
@@ -74,11 +76,16 @@ class Spec:
         An odd number of steps lies between two rows, so that both signs of a mode that alternates are seen.
         """
         if self["time"] is None:
-            every = self["save_every"] or max(1, self["steps"] // ROWS) | 1
+            every = self["save_every"] or max(1, (self["steps"] // ROWS - 1) | 1)
             return self["steps"], min(every, max(1, self["steps"]))
         rows = self["rows"] or ROWS
         every = math.ceil(self["time"] * (1 - 1e-12) / (h * rows)) | 1
         return rows * every, every
+
+
+def named(key: str) -> str:
+    """The coordinate that holds the values of a swept quantity."""
+    return METHODS if key == METHOD else key
 
 
 def name_of(thing: Any) -> tuple[str, bool]:

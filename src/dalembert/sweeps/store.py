@@ -18,7 +18,7 @@ from dalembert.simulate.storage import versions
 from dalembert.sweeps.axes import DRAWN
 from dalembert.sweeps.layout import Layout
 from dalembert.sweeps.lock import locked
-from dalembert.sweeps.spec import Spec
+from dalembert.sweeps.spec import METHOD, START, STEP, Spec, named
 from dalembert.sweeps.work import Preview
 
 FORMAT, KIND = 1, "dalembert sweep"
@@ -169,7 +169,7 @@ def create(path: Path, spec: Spec, preview: Preview, layout: Layout) -> Store:
             "format": FORMAT,
             "spec": spec.text,
             "seed": spec["seed"],
-            "coordinates": " ".join(spec.swept),
+            "coordinates": " ".join(map(named, spec.swept)),
             "blocks": list(layout.chunks),
             "versions": json.dumps(versions()),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -183,24 +183,25 @@ def create(path: Path, spec: Spec, preview: Preview, layout: Layout) -> Store:
 
 
 def _put(group: Any, name: str, values: Any, dim: str, attrs: dict[str, Any] | None = None) -> None:
-    # Texts of fixed length: xarray selects by them, which it does not by those of any length.
-    values = np.asarray(values)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The data type .* does not have a Zarr V3 specification")
-        array = group.create_array(
-            name, shape=values.shape, dtype=values.dtype, dimension_names=[dim], attributes=attrs or {}
-        )
-    array[:] = values
+    text = isinstance(values[0], str)
+    array = group.create_array(
+        name,
+        shape=(len(values),),
+        dtype=str if text else float,
+        dimension_names=[dim],
+        attributes=attrs or {},
+    )
+    array[:] = np.asarray(values, dtype=object if text else float)
 
 
 def _coordinate(group: Any, spec: Spec, axis: Any, key: str) -> None:
     """The values of a quantity along its dimension; random ones are drawn a stream at a time."""
-    about = {"method": "method", "h": "step size", "start": "start state"}
+    about = {METHOD: "method", STEP: "step size", START: "start state"}
     attrs = {"long_name": about.get(key, key)}
     if key in spec["units"]:
         attrs["units"] = spec["units"][key]
     if key in axis.columns:
-        _put(group, key, axis.columns[key], axis.name, attrs)
+        _put(group, named(key), axis.columns[key], axis.name, attrs)
         return
     array = group.create_array(
         key,

@@ -22,7 +22,7 @@ def sweep_map(
     x: str,
     y: str,
     *,
-    panels: str | None = "method",
+    panels: str | None = "integrator",
     log: bool = True,
     limits: tuple[float, float] | None = None,
     label: str | None = None,
@@ -32,7 +32,8 @@ def sweep_map(
 
     Any further dimension is a mistake: choose from it, or reduce it, first (`data.sel(...)`, `data.max("sample")`).
     Colours are logarithmic in the absolute value, within `limits`, the same for all panels; `log=False` shows the
-    values as they are. Grey is where a trajectory ended early or is still missing.
+    values as they are. A panel that lies below the limits says how far. Grey is where a trajectory ended early or is
+    still missing.
     """
     table = _table(data, variable, x, y, panels)
     values = table.values.astype(float)
@@ -51,6 +52,9 @@ def sweep_map(
         edges = [_edges(table[key].values) for key in (x, y)]
         shown = np.maximum(part, norm.vmin) if log else part
         mesh = ax.pcolormesh(*edges, np.ma.masked_invalid(shown), norm=norm, cmap=MAP, rasterized=True)
+        if log and np.nanmax(part, initial=0.0) < norm.vmin:
+            most = f"at most {np.nanmax(part, initial=0.0):.1e}"
+            ax.text(0.5, 0.5, most, transform=ax.transAxes, color="white", ha="center", va="center")
         ax.set_xlabel(_label(table, x))
         title(ax, name)
     made[0].set_ylabel(_label(table, y))
