@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray
-from command_line import called
-from sweeping import BLOCKS, SPEC, STEPS, UNSTABLE, Ended, Folder, Program, computed_again, different, waited
+from sweeping import BLOCKS, MINE, SPEC, STEPS, UNSTABLE, Ended, Folder, Program, computed_again, different, waited
 
 from dalembert.sweeps.reductions import WORDS
 
@@ -128,19 +127,20 @@ def test_driver_killed_then_resumed_and_stopped_twice(undisturbed: Folder, tmp_p
         assert sweep.abandoned() == []
         before, attempts = folder.marks(), folder.arrays()["attempts"]
         assert 4 <= len(before) < BLOCKS
-        status = folder.status()
+        status = folder.said("--status", "s.zarr")
         assert f"{len(before)} of {BLOCKS} done" in status.out
         assert "not running; --resume goes on" in status.out
-        assert_plain(folder.sweep().ended(), f"{len(before)} of {BLOCKS} blocks are done", "--resume")
+        again = folder.said("spec.toml", "--out", "s.zarr")
+        assert_plain(again, f"s.zarr exists: {len(before)} of {BLOCKS} blocks are done", "--resume")
 
         sweep = folder.resumed()
         sweep.until(len(before) + 2)
-        intruder = folder.resumed()
-        status = folder.status()
-        assert "running" in status.out
-        assert "not running" not in status.out
-        assert_plain(intruder.ended(), f"another sweep (process {sweep.child.pid}) is writing to s.zarr")
-        assert sweep.child.poll() is None
+        with folder.held():
+            status = folder.said("--status", "s.zarr")
+            assert re.search(r"state +running", status.out), status.out
+            intruder = folder.said("spec.toml", "--out", "s.zarr", "--resume")
+            assert_plain(intruder, f"another sweep (process {sweep.child.pid}) is writing to s.zarr")
+        sweep.until(len(before) + 4)
         os.killpg(sweep.child.pid, signal.SIGINT)
         assert_stopped(sweep)
 
@@ -152,6 +152,104 @@ def test_driver_killed_then_resumed_and_stopped_twice(undisturbed: Folder, tmp_p
         ended = folder.resumed().ended()
         assert ended.code == 0, ended
         assert_finished(folder, undisturbed)
-        marks, again = folder.marks(), folder.arrays()["attempts"]
+        marks, begun = folder.marks(), folder.arrays()["attempts"]
         assert {block: marks[block] for block in before} == before
-        assert all(again[block] == attempts[block] for block in before)
+        assert all(begun[block] == attempts[block] for block in before)
+
+
+def test_stopped_before_anything_is_there(tmp_path: Path):
+    with made(tmp_path) as folder, folder.held():
+        sweep = folder.sweep()
+        waited(lambda: (tmp_path / "journal").exists())
+        os.killpg(sweep.child.pid, signal.SIGINT)
+        assert_plain(sweep.ended())
+        assert sweep.abandoned() == []
+        assert not folder.store.exists()
+
+
+def test_store_of_another_spec_or_version_is_refused(undisturbed: Folder, tmp_path: Path):
+    with made(tmp_path) as folder:
+        shutil.copytree(undisturbed.store, folder.store)
+        resume = ("spec.toml", "--out", "s.zarr", "--resume")
+        assert folder.said(*resume).code == 0  # nothing is missing, so nothing is computed
+        index = folder.store / "zarr.json"
+        before = index.read_text()
+
+        changed = SPEC.replace("steps = 200", "steps = 201")
+        (tmp_path / "spec.toml").write_text(changed + "[parameters]\neps = 0.1\n")
+        refused = folder.said(*resume)
+        assert_plain(refused, "made by another spec", "steps: the store has 200, now it is 201")
+        assert "parameters.eps: the store has nothing, now it is 0.1" in refused.err
+        assert "version of" not in refused.err
+
+        (tmp_path / "spec.toml").write_text(SPEC)
+        (tmp_path / "mine.py").write_text(MINE.replace("0.2", "0.3"))
+        assert_plain(folder.said(*resume), "sources.mine:watched: the store has ")
+
+        (tmp_path / "mine.py").write_text(MINE)
+        versions = json.loads(json.loads(before)["attributes"]["versions"])
+        index.write_text(before.replace(versions["numpy"], "1.2.3"))
+        refused = folder.said(*resume)
+        assert_plain(refused, f"version of numpy: the store has 1.2.3, now it is {versions['numpy']}")
+        assert "steps" not in refused.err
+
+        index.write_text(before)
+        assert folder.said(*resume).code == 0
+
+
+def test_disk_full_then_failing_block_then_scheduler_lost(undisturbed: Folder, tmp_path: Path):
+    """One store again, with three sweeps that end early by what happens to their workers."""
+    with made(tmp_path) as folder:
+        sweep = folder.sweep(TROUBLE="full")
+        ended = sweep.ended()
+        assert_plain(ended, "writing failed", "File too large", "--resume")
+        assert ended.code == 1
+        assert kept(ended) <= len(folder.marks()) < BLOCKS
+        assert len(folder.marks()) >= 3
+        assert sweep.abandoned() == []
+
+        ended = folder.resumed(TROUBLE="block 9").ended()
+        assert_plain(ended, "1 block failed", "block 9", "ArithmeticError: no such luck", "--resume")
+        assert ended.code == 1
+        assert kept(ended) == BLOCKS - 1
+        assert set(range(BLOCKS)) - set(folder.marks()) == {9}
+        status = folder.said("--status", "s.zarr")
+        for words in (f"{BLOCKS - 1} of {BLOCKS} done", "block 9 failed:", "ArithmeticError: no such luck"):
+            assert words in status.out
+
+        ended = folder.resumed().ended()
+        assert ended.code == 0, ended
+        assert "failed" not in folder.said("--status", "s.zarr").out
+        assert_finished(folder, undisturbed)
+
+
+def test_reduction_that_always_raises_leaves_no_store(tmp_path: Path):
+    with made(tmp_path) as folder:
+        ended = folder.sweep(TROUBLE="always").ended()
+        assert_plain(ended, "no such luck")
+        assert not folder.store.exists()
+
+
+def test_scheduler_lost(undisturbed: Folder, tmp_path: Path):
+    with made(tmp_path) as folder:
+        told = tmp_path / "scheduler.json"
+        dask = ("-m", "dask", "scheduler", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
+        scheduler = folder.python(*dask, "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(told))
+        waited(told.exists)
+        worker = ("-m", "dask", "worker", "--no-dashboard", "--nthreads", "1", "--no-nanny")
+        folder.python(*worker, "--scheduler-file", str(told), "--local-directory", str(tmp_path))
+        address = json.loads(told.read_text())["address"]
+        sweep = folder.sweep("--scheduler", address)
+        sweep.until(4)
+        scheduler.child.kill()
+        killed = time.monotonic()
+        assert_plain(sweep.ended(), f"the scheduler at {address} is gone", "--resume")
+        # What is promised is an end within a minute; dask itself waits for half of that.
+        assert time.monotonic() - killed < 60
+        assert 4 <= len(folder.marks()) < BLOCKS
+
+        nobody = folder.sweep("--scheduler", address, "--resume")
+        assert_plain(nobody.ended(), f"there is no scheduler at {address}")
+        ended = folder.resumed().ended()
+        assert ended.code == 0, ended
+        assert_finished(folder, undisturbed)

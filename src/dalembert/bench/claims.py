@@ -117,10 +117,33 @@ def claims(sections: dict[str, Section]) -> list[str]:
         lines.append(
             f"XLA (JAX {row['jax']}) {word} the one-kernel tag: plain / tagged is {row['gain']:.1f}."
         )
+    lines += _sweeps(_rows(sections, "sweep", "ratio"), _rows(sections, "sweep", "driver"))
     skipped = [f"{s.name} ({s.skipped})" for s in sections.values() if s.skipped]
     if skipped:
         lines.append(f"Not measured: {'; '.join(skipped)}.")
     return lines
+
+
+def _sweeps(rows: list[dict[str, Any]], memory: list[dict[str, Any]]) -> Iterator[str]:
+    """What the engine costs, what a second worker gains, and how memory grows."""
+    if len(rows) == 2:
+        yield from _within(
+            rows[:1], "ratio", 1.1, "the engine of sweeps costs less than a tenth of a plain loop over blocks"
+        )
+        if rows[1]["decides"]:
+            yield from _least(
+                rows[1:], "speedup", 1.7, "two workers sweep at least 1.7 times faster than one"
+            )
+        else:
+            gained = rows[1]["control"]
+            yield f"Not decided: what a second worker gains. The cores were busy: a control gained {gained:.2f}."
+    if memory:
+        first, last = memory[0], memory[-1]
+        yield (
+            f"A sweep of {last['trajectories']:,} trajectories needs {last['driver']:.0f} MB in the driver and "
+            f"{last['worker']:.0f} MB in a worker; one of {first['trajectories']:,} needs {first['driver']:.0f} and "
+            f"{first['worker']:.0f}."
+        )
 
 
 def _contests(sections: dict[str, Section]) -> list[Table]:

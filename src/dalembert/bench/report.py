@@ -19,6 +19,7 @@ TITLES = {
     "compile": "Import and first call",
     "gradients": "Gradients",
     "tag": "The one-kernel tag of XLA",
+    "sweep": "Sweeps",
     "gpu": "On a GPU",
 }
 MINE = (

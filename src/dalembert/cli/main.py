@@ -235,7 +235,7 @@ def bench(
     Parameters
     ----------
     only
-        Sections, with commas: c, ensemble, naive, peers, compile, gradients, tag, gpu; all by default.
+        Sections, with commas: c, ensemble, naive, peers, compile, gradients, tag, sweep, gpu; all by default.
     quick
         Short and few runs: shows that everything works, with rough numbers.
     json

@@ -49,7 +49,9 @@ def local_cluster(workers: int | None = None) -> Iterator[Any]:
             n_workers=workers or cores(),
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,  # pyright: ignore[reportArgumentType]
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             env={**WORKER, "XLA_FLAGS": flags},
             silence_logs=logging.CRITICAL,
         ) as cluster,
