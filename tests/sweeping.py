@@ -56,7 +56,7 @@ def watched(sol):
     while Path("hold").exists():
         time.sleep(0.02)
     if wanted == "always" or wanted == f"block {block}":
-        raise ArithmeticError("no such luck")
+        raise OSError("no such luck")  # not that of a full disk
     if wanted == "full" and block >= 6:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     with np.errstate(over="ignore"):
@@ -131,7 +131,9 @@ class Folder:
     def journal(self) -> list[Line]:
         """The calls of the reduction for blocks."""
         lines = [[int(x) for x in line.split()] for line in (self.path / "journal").read_text().splitlines()]
-        return [Line(time, process, block, bool(marked)) for time, process, block, marked in lines if block >= 0]
+        return [
+            Line(time, process, block, bool(marked)) for time, process, block, marked in lines if block >= 0
+        ]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything that the store holds, as it is on the disk."""
@@ -215,7 +217,11 @@ def different(one: Folder, other: Folder) -> list[str]:
     """The variables whose numbers are not the same to the last bit; how often a block was begun may differ."""
     first, second = one.arrays(), other.arrays()
     names = sorted({*first, *second} - {"attempts"})
-    return [name for name in names if name not in first or name not in second or not _same(first[name], second[name])]
+    return [
+        name
+        for name in names
+        if name not in first or name not in second or not _same(first[name], second[name])
+    ]
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
@@ -224,7 +230,9 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     if one.dtype.kind != "f":
         return bool(np.array_equal(one, other))
     # Equal numbers may still differ in the sign of a zero.
-    return bool(np.array_equal(one, other, equal_nan=True) and np.array_equal(np.signbit(one), np.signbit(other)))
+    return bool(
+        np.array_equal(one, other, equal_nan=True) and np.array_equal(np.signbit(one), np.signbit(other))
+    )
 
 
 def computed_again(folder: Folder) -> list[Line]:

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from command_line import called, program
 
-from dalembert.studies import STUDIES, chosen, reproduce
+import dalembert as da
+from dalembert.methods import method_from_text
+from dalembert.studies import STUDIES, chosen, maps, reproduce
 from dalembert.studies.lab import KNIFE_EPS, METHODS, PANELS, Panel
 from dalembert.studies.table1 import involution_names
 
@@ -110,6 +112,35 @@ def test_resonance(outcome):
     assert data.sweeps["frame"].worst.max() < 1e-9
 
 
+def test_maps(outcome):
+    """Against single runs, and the period against the one that the orbit of the driver has."""
+    data = outcome.results["maps"].data
+    system = da.zoo.PendulumCVT(eps=maps.EPS)
+    coupled = da.CoupledSystem.of(system)
+    q0, _ = system.start("rotating")
+    for energy in (2.6, 4.0, 8.0):
+        found = da.diagnostics.orbit(coupled, 0.0, np.sqrt(2 * energy)).period
+        # the orbit is closed by a root search to 1e-10
+        assert maps.period(np.array([energy]))[0] == pytest.approx(found, rel=1e-9)
+    table = data.resonance
+    assert not np.any(table["status"])
+    assert table["passenger_error"].sel(integrator="frame").max() < 1e-9
+    for name in ("leapfrog:momentum", "frame"):
+        one = table.sel(integrator=name).isel(driver_energy=7, ratio=60)
+        energy, ratio = float(one.driver_energy), float(one.ratio)
+        h = float(maps.period(np.array([energy]))[0]) / ratio
+        v0 = [0.0, 0.0, np.sqrt(2 * energy)]
+        run = da.simulate(system, method_from_text(name), q0, v0, h=h, steps=data.sizes.steps)
+        passenger = 0.5 * np.sum(run.q[:, :2] ** 2 + run.v[:, :2] ** 2, axis=1)
+        worst = np.max(np.abs(passenger - passenger[0]))
+        # an ensemble agrees with a single run to rounding, which a thousand steps multiply
+        assert float(one.passenger_error) == pytest.approx(worst, rel=1e-6, abs=1e-12)
+    errors = table["passenger_error"].sel(integrator="dd:average")
+    near = errors.where(np.abs(table.ratio - 10) < 0.3, drop=True).max("ratio")
+    beside = errors.where(np.abs(table.ratio - 29) < 0.3, drop=True).max("ratio")
+    assert np.all(near > 5 * beside), "resonant steps are worse at every energy"
+
+
 def test_mechanism(outcome):
     data = outcome.results["mechanism"].data
     assert data.modified.max() < 1e-12 < 1e-2 < data.energy.max()
@@ -128,7 +159,8 @@ def test_mechanism(outcome):
 def test_files(outcome):
     assert outcome.missing == ()
     assert tuple(outcome.results) == tuple(STUDIES)
-    drawn = {name for name in STUDIES if not name.startswith("table")} | {"reduction-phases"}
+    drawn = {name for name in STUDIES if not name.startswith("table") and name != "maps"}
+    drawn |= {"reduction-phases", "map-drift", "map-resonance"}
     assert {p.stem for r in outcome.results.values() for p in r.pictures} == drawn
     for name in drawn:
         for suffix in ("png", "svg"):
@@ -166,7 +198,7 @@ def test_page_stands_alone(page):
     reader.feed(page)
     reader.close()
     assert reader.open == []
-    assert reader.figures == reader.captions == len(reader.images) == 14
+    assert reader.figures == reader.captions == len(reader.images) == 16
     assert all(len(image["alt"]) > 40 for image in reader.images)
     for address in reader.addresses:
         assert address.startswith(("data:", "#"))

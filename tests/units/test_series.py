@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from equations import coupled as second
 
-from dalembert.diagnostics.series import BLOCKS, Verdict, drift, running_mean, slope
+from dalembert.diagnostics.series import (
+    BLOCKS,
+    VERDICTS,
+    Verdict,
+    drift,
+    judged,
+    judged_together,
+    running_mean,
+    slope,
+)
 
 
 def noise(count, seed=0):
@@ -155,6 +164,29 @@ def test_explosions_are_drifts_without_warnings(recwarn):
     t = np.arange(1000.0)
     assert drift(t, np.exp(np.minimum(0.7 * t, 600)), 30).verdict is Verdict.DRIFT
     assert not len(recwarn)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["one time", "own times"])
+def test_many_series_at_once_are_judged_as_one_by_one(same):
+    """Kinds: rounding, a bounded error, a drift, one that is not finite; with steps of one size, or of many."""
+    draw = np.random.default_rng(5)
+    h = np.full(40, 0.1) if same else draw.uniform(0.05, 0.2, 40)
+    t = 3.0 + np.multiply.outer(h, np.append(np.arange(700), 699.5))
+    grows = np.where(np.arange(40) % 4 == 2, 1e-3, 0.0)[:, None]
+    size = np.where(np.arange(40) % 4 == 0, 1e-12, 1e-2)[:, None]
+    x = 2.0 + size * draw.normal(size=t.shape) + grows * t
+    x[7, 300] = np.nan
+    window = (t[:, -1] - t[:, 0]) / 80
+    found = judged_together(t[0] if same else t, x, window, np.ones(40))
+    for i in range(40):
+        one = judged(t[i], x[i], window[i], 1.0)
+        assert VERDICTS[int(found["verdict"][i])] is one.verdict
+        for name in one._fields[1:]:
+            # the same sums in another order: rounding of numbers of size one, and of slopes of that over the run
+            np.testing.assert_allclose(found[name][i], getattr(one, name), rtol=1e-9, atol=1e-14)
+    assert {VERDICTS[int(k)] for k in found["verdict"]} == {Verdict.EXACT, Verdict.BOUNDED, Verdict.DRIFT}
+    short = judged_together(t[:, :50], x[:, :50], window, np.ones(40))
+    assert {VERDICTS[int(k)] for k in short["verdict"]} == {Verdict.SHORT}
 
 
 def test_bad_input():

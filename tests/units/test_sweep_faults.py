@@ -1,4 +1,4 @@
-"""Sweeps that are broken on purpose: each end is a defined one, and a resumed sweep is the undisturbed one to the bit.
+"""Sweeps that are broken on purpose: each has a defined end, and resumed they are the undisturbed one to the bit.
 
 The reduction keeps a journal of its calls, so that computations are counted without the library's help.
 """
@@ -17,7 +17,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray
-from sweeping import BLOCKS, MINE, SPEC, STEPS, UNSTABLE, Ended, Folder, Program, computed_again, different, waited
+from sweeping import (
+    BLOCKS,
+    MINE,
+    SPEC,
+    STEPS,
+    UNSTABLE,
+    Ended,
+    Folder,
+    Program,
+    computed_again,
+    different,
+    waited,
+)
 
 from dalembert.sweeps.reductions import WORDS
 
@@ -34,10 +46,11 @@ def made(path: Path) -> Iterator[Folder]:
         folder.end()
 
 
-def assert_plain(ended: Ended, *words: str) -> None:
-    """The command failed and said in words what was wrong."""
+def assert_plain(ended: Ended, *words: str, tracebacks: int = 0) -> None:
+    """The command failed and said in words what was wrong; where a user's function raised, with the place."""
     assert ended.code not in (0, None), ended
-    assert "Traceback" not in ended.err + ended.out, ended.err
+    assert ended.err.count("Traceback") == tracebacks, ended.err
+    assert "cli/main.py" not in ended.err
     for word in words:
         assert word in ended.err, (word, ended.err)
 
@@ -62,8 +75,9 @@ def assert_stopped(sweep: Program) -> None:
     """The sweep ended as asked, said so, and left nothing running."""
     ended = sweep.ended()
     assert_plain(ended, "stopped", "--resume")
-    assert kept(ended) == len(sweep.folder.marks()) < BLOCKS
     assert sweep.abandoned() == []
+    # Each of the two workers may finish a block after the count.
+    assert kept(ended) <= len(sweep.folder.marks()) <= min(kept(ended) + 2, BLOCKS - 1)
 
 
 @pytest.fixture(scope="module")
@@ -209,12 +223,12 @@ def test_disk_full_then_failing_block_then_scheduler_lost(undisturbed: Folder, t
         assert sweep.abandoned() == []
 
         ended = folder.resumed(TROUBLE="block 9").ended()
-        assert_plain(ended, "1 block failed", "block 9", "ArithmeticError: no such luck", "--resume")
+        assert_plain(ended, "1 block failed", "is block 9", "OSError: no such luck", "--resume", tracebacks=1)
         assert ended.code == 1
         assert kept(ended) == BLOCKS - 1
         assert set(range(BLOCKS)) - set(folder.marks()) == {9}
         status = folder.said("--status", "s.zarr")
-        for words in (f"{BLOCKS - 1} of {BLOCKS} done", "block 9 failed:", "ArithmeticError: no such luck"):
+        for words in (f"{BLOCKS - 1} of {BLOCKS} done", "block 9 failed:", "OSError: no such luck"):
             assert words in status.out
 
         ended = folder.resumed().ended()
@@ -226,7 +240,7 @@ def test_disk_full_then_failing_block_then_scheduler_lost(undisturbed: Folder, t
 def test_reduction_that_always_raises_leaves_no_store(tmp_path: Path):
     with made(tmp_path) as folder:
         ended = folder.sweep(TROUBLE="always").ended()
-        assert_plain(ended, "no such luck")
+        assert_plain(ended, "OSError: no such luck", tracebacks=1)
         assert not folder.store.exists()
 
 

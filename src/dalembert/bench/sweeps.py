@@ -57,8 +57,8 @@ def engine_cost(settings: Settings) -> Section:
         "sweep",
         f"{blocks} blocks of {block:,} trajectories of PendulumCVT by frame, {steps:,} steps each, about one second "
         "a block: a plain loop over the blocks in one process, which writes nothing; da.sweep with one worker; and "
-        "with two. Workers are running and have compiled before; everything else a sweep does is in its time: looking "
-        "at the spec, making the store, sending, writing, marking.",
+        "with two. Workers are running and have compiled before; everything else a sweep does is in its time: "
+        "looking at the spec, making the store, sending, writing, marking.",
     )
     spec = spec_of(block, blocks, steps)
     checked = read(spec, system_kind)

@@ -21,6 +21,10 @@ WORKER = {
 """The environment of workers that are started here: one thread each; several may share a GPU."""
 
 
+LOGGERS = ("distributed", "distributed.client", "distributed.scheduler", "distributed.worker", "tornado.application",
+           "asyncio")  # fmt: skip
+
+
 class EngineLost(Exception):
     """The scheduler or all of its workers are gone."""
 
@@ -156,10 +160,12 @@ def _unseen_main() -> Iterator[None]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """What dask says of workers that come and go; the sweep says itself what matters."""
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

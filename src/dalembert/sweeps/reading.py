@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.methods import Method, method_named
 from dalembert.model import System, wrong
-from dalembert.sweeps.axes import Axis, distribution_of, is_number, is_whole, values_of
+from dalembert.sweeps.axes import Axis, is_number
 from dalembert.sweeps.complaint import Complaint
-from dalembert.sweeps.entries import Entries
 from dalembert.sweeps.names import Quantities
 from dalembert.sweeps.reductions import REDUCTIONS
 from dalembert.sweeps.section import section_of
-from dalembert.sweeps.spec import METHOD, START, STEP, Spec, name_of, named, source_of
+from dalembert.sweeps.spec import METHOD, START, STEP, Spec, name_of, source_of
+from dalembert.sweeps.swept import Swept
 
 KEYS = (
     "system", "parameters", "method", "start", "h", "steps", "save_every", "time", "rows", "t0", "seed", "project",
@@ -49,14 +48,12 @@ def read(spec: Any, find: Find) -> Spec:
     return Reader(dict(spec), complaint, find).read()
 
 
-class Reader(Entries):
+class Reader(Swept):
     """Goes through a spec key by key."""
 
     def __init__(self, given: dict[str, Any], complaint: Complaint, find: Find):
         super().__init__(given, complaint)
-        self.objects: dict[str, Any] = {}
         self.sources: dict[str, str | None] = {}
-        self.units: dict[str, str] = {}
         self.kind = self._system(find)
         maker = self._function("members", given["members"]) if "members" in given else None
         self.made = None if maker is None else self._keep(maker)
@@ -64,7 +61,7 @@ class Reader(Entries):
 
     def read(self) -> Spec:
         """Everything, checked."""
-        axes = [*self._grid(), *self._list(), *self._random()]
+        axes = self.axes()
         if not axes:
             raise self.complaint("grid", "nothing is swept; give [grid], [list] or [random]")
         swept = [key for axis in axes for key in axis.keys]
@@ -101,6 +98,10 @@ class Reader(Entries):
         """The name of a class or function; what cannot be imported by it is sent along."""
         name, importable = name_of(thing)
         if not importable:
+            base, count = name, 1
+            while self.objects.get(name, thing) is not thing:  # two lambdas have the same name
+                count += 1
+                name = f"{base}#{count}"
             self.objects[name] = thing
         self.sources[name] = source_of(thing)
         return name
@@ -168,24 +169,7 @@ class Reader(Entries):
             return None
         if METHOD in swept:
             raise self.complaint("method", "is swept as well; keep one")
-        return self._spelled("method", given)
-
-    def _spelled(self, key: str, given: Any) -> str:
-        if isinstance(given, Method):
-            try:
-                if method_named(given.spelling) == given:
-                    return given.spelling
-            except ValueError:
-                pass
-            self.objects[given.spelling] = given
-            return given.spelling
-        if not isinstance(given, str):
-            raise self.complaint(key, f'must be a method such as "frame" or FrameGradient(), got {given!r}')
-        try:
-            method_named(given)
-        except ValueError as error:
-            raise self.complaint(key, str(error)) from None
-        return given
+        return self.spelled("method", given)
 
     def _start(self, swept: list[str]) -> Any:
         given = self.given.get("start")
@@ -232,63 +216,6 @@ class Reader(Entries):
         if rows is not None and steps is not None:
             raise self.complaint("rows", "goes with time; with steps give save_every")
         return {"h": h, "steps": steps, "save_every": every, "time": time, "rows": rows}
-
-    def _grid(self) -> list[Axis]:
-        axes = []
-        for key, given in self.flat("grid").items():
-            values = self._values("grid", key, given)
-            axes.append(Axis(named(key), len(values), {key: values}))
-        return axes
-
-    def _list(self) -> list[Axis]:
-        columns = {key: self._values("list", key, given, True) for key, given in self.flat("list").items()}
-        sizes = {key: len(values) for key, values in columns.items()}
-        if len(set(sizes.values())) > 1:
-            told = ", ".join(f"{key} {n}" for key, n in sizes.items())
-            raise self.complaint("list", f"columns must be of one length, one entry a case; got {told}")
-        return [Axis("case", next(iter(sizes.values())), columns)] if columns else []
-
-    def _values(self, table: str, key: str, given: Any, again: bool = False) -> Any:
-        where = f"{table}.{key}"
-        self.known.check(where, key)
-        if key == METHOD and isinstance(given, list | tuple):
-            given = [self._spelled(where, x) for x in given]
-        values, unit = values_of(self.complaint, where, given, again)
-        self._unit(where, key, unit)
-        if key in (METHOD, START) and not isinstance(values[0], str):
-            raise self.complaint(where, f"takes names, got {values[0]!r}")
-        if key.startswith(("q0.", "v0.")) and isinstance(values[0], str):
-            raise self.complaint(where, f"takes numbers, got {values[0]!r}")
-        default = getattr(self.known.parameters.get(key), "default", None)
-        if is_number(default) and isinstance(values[0], str):
-            raise self.complaint(where, f"takes numbers, got {values[0]!r}")
-        return values
-
-    def _random(self) -> list[Axis]:
-        given = self.flat("random")
-        if not given:
-            return []
-        count = given.pop("count", None)
-        if not is_whole(count) or count < 1:
-            raise self.complaint("random.count", f"must be a whole number of at least 1, got {count!r}")
-        if not given:
-            raise self.complaint("random", "has no quantity to draw")
-        draws = {}
-        for key, each in given.items():
-            where = f"random.{key}"
-            self.known.check(where, key)
-            if key in (METHOD, START):
-                raise self.complaint(where, "cannot be drawn at random; put it into [grid] or [list]")
-            draws[key], unit = distribution_of(self.complaint, where, each)
-            self._unit(where, key, unit)
-        return [Axis("sample", int(count), {}, draws)]
-
-    def _unit(self, where: str, key: str, unit: str | None) -> None:
-        known = self.known.unit(key)
-        if unit is not None and known and unit != known:
-            raise self.complaint(where, f"is measured in {known}, got {unit}; convert the values")
-        if unit or known:
-            self.units[key] = unit or known
 
     def _reduce(self) -> list[str]:
         given = self.given.get("reduce", ["final", "energy"])

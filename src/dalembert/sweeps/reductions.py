@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.diagnostics import judged_together
-from dalembert.diagnostics.series import VERDICTS
+from dalembert.diagnostics import Latitude, judged_together
+from dalembert.diagnostics.series import VERDICTS, judged
 from dalembert.model import System
 from dalembert.simulate import Status, Trajectory
 from dalembert.sweeps.section import crossings
@@ -140,6 +140,39 @@ def constraint(sol: Trajectory, spec: Any) -> dict[str, Kept]:
     }
 
 
+def latitude(sol: Trajectory, spec: Any) -> dict[str, Kept]:
+    """The hidden integral of coupled systems: value at the start, largest error, drift and verdict.
+
+    It takes some hundredths of a second a trajectory, since each has a period map of its own.
+    """
+    rows = [_latitude(sol.member(i), spec["window"]) for i in range(len(sol.q))]
+    table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    failed = np.asarray(sol.code) != Status.OK.code
+    said = {
+        "latitude": "the latitude at the start",
+        "latitude_error": "largest error of the latitude",
+        "latitude_slope": "slope of the running mean of the error of the latitude, a unit of time",
+    }
+    kept = {name: Kept(table[name], attrs={"long_name": text}) for name, text in said.items()}
+    verdict = np.where(failed, len(VERDICTS), table["verdict"]).astype(np.int8)
+    return kept | {"latitude_verdict": Kept(verdict, attrs=flags(WORDS, "what became of the latitude"))}
+
+
+def _latitude(run: Trajectory, window: float | None) -> dict[str, float]:
+    assert run.system is not None
+    found = Latitude.of(run.system, run.q[0], run.v[0], float(run.h))
+    t, values = found.along(run)
+    # The passenger (kappa x, v) has this length: its latitude lies between plus and minus that.
+    length = float(np.sqrt(2 * found.coupled.passenger_energy(run.q[0], run.v[0])))
+    drift = judged(t, values, window or (run.t[-1] - run.t[0]) / 100, length, found.start)
+    return {
+        "latitude": found.start,
+        "latitude_error": drift.largest,
+        "latitude_slope": drift.slope,
+        "verdict": VERDICTS.index(drift.verdict),
+    }
+
+
 def section(sol: Trajectory, spec: Any) -> dict[str, Kept]:
     """Poincare section: times and states where a coordinate crosses a value."""
     assert sol.system is not None
@@ -169,6 +202,7 @@ REDUCTIONS: dict[str, Callable[[Trajectory, Any], dict[str, Kept]]] = {
     "integrals": integrals,
     "constraint": constraint,
     "section": section,
+    "latitude": latitude,
 }
 
 
@@ -201,7 +235,8 @@ def reduced(sol: Trajectory, spec: Any) -> dict[str, Kept]:
         if name in REDUCTIONS:
             more = REDUCTIONS[name](sol, spec)
         else:
-            more = users(alias or name.rpartition(":")[2].rpartition(".")[2], spec.thing(name), sol)
+            short = name.partition("#")[0].rpartition(":")[2].rpartition(".")[2]
+            more = users(alias or short, spec.thing(name), sol)
         for key in more:
             if key in kept or key in map(named, spec.swept) or key in [axis.name for axis in spec.axes]:
                 raise ValueError(

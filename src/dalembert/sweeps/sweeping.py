@@ -31,18 +31,25 @@ class Standing(NamedTuple):
     """How far a sweep is."""
 
     path: Path
+    """The store."""
     told: dict[str, Any]
+    """Its attributes: spec, versions, when it was made."""
     shape: dict[str, int]
     """The length of each dimension."""
     blocks: int
+    """How many blocks there are."""
     done: int
+    """How many are complete."""
     begun_again: int
     """Attempts beyond the first."""
     trajectories: int
+    """How many there are in all."""
     finished: int
+    """How many are in blocks that are complete."""
     troubles: dict[int, str]
     """Errors of blocks that could not be computed."""
     running: bool
+    """Whether a sweep is writing to it now."""
 
     @property
     def complete(self) -> bool:
@@ -87,13 +94,21 @@ def sweep(
         raise ValueError(f"a sweep is written to a .zarr folder, got {path.name!r}")
     with held(path), _ends_gently():
         opened = _opened(path, checked, resume)
-        if opened is None or not np.all(opened.done()):
-            with engine(scheduler, workers) as work:
-                if opened is None:
-                    found = _lost(path, lambda: work.preview(checked.told, checked.objects))
-                    layout = layout_of(checked, found.alone, found.row_bytes, found.gpu)
-                    opened = create(path, checked, found, layout)
-                _finish(work, opened, progress)
+        try:
+            if opened is None or not np.all(opened.done()):
+                with engine(scheduler, workers) as work:
+                    if opened is None:
+                        found = _lost(path, lambda: work.preview(checked.told, checked.objects))
+                        layout = layout_of(checked, found.alone, found.row_bytes, found.gpu)
+                        opened = create(path, checked, found, layout)
+                    _finish(work, opened, progress)
+        except KeyboardInterrupt:
+            said = (
+                f"{path}: stopped before anything was made"
+                if opened is None
+                else f"{_so_far(opened)}: stopped"
+            )
+            raise SweepError(f"{said}. {_GO_ON}") from None
     return xarray.open_zarr(path)
 
 
@@ -139,11 +154,8 @@ def _finish(work: Any, store: Store, progress: Any) -> None:
             count += store.layout.size(told.block)
             advance(count)
 
-        try:
-            missing = (int(i) for i in np.flatnonzero(~done))
-            _lost(store.path, lambda: work.run(missing, str(store.path.resolve()), store.spec.objects, heard))
-        except KeyboardInterrupt:
-            raise SweepError(f"{_so_far(store)}: stopped. {_GO_ON}") from None
+        missing = (int(i) for i in np.flatnonzero(~done))
+        _lost(store.path, lambda: work.run(missing, str(store.path.resolve()), store.spec.objects, heard))
     if failed:
         raise SweepError(f"{_so_far(store)}: {_failures(failed)}. {_GO_ON}")
 

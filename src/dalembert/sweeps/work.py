@@ -33,7 +33,16 @@ class Preview(NamedTuple):
 
 def preview(told: dict[str, Any], objects: dict[str, Any]) -> Preview:
     """Builds and checks the first trajectory of every kind, and runs a few to learn what the reductions give."""
-    spec = Spec(told, objects)
+    try:
+        return _preview(Spec(told, objects))
+    except ValueError:
+        raise
+    except Exception as error:  # in a function of the user's
+        told_of = "".join(traceback.format_exception(error, limit=-3)).rstrip()
+        raise ValueError(f"the first trajectories could not be run and reduced:\n{told_of}") from None
+
+
+def _preview(spec: Spec) -> Preview:
     alone = [axis.name for axis in spec.axes if _is_alone(spec, axis)]
     kinds = [axis.size if axis.name in alone else 1 for axis in spec.axes]
     kept: dict[str, Kept] = {}
