@@ -84,8 +84,8 @@ def slope(t: Any, x: Any) -> tuple[Any, Any]:
         raise ValueError(f"a slope with its error needs {2 * BLOCKS} points or more, got {len(t)}")
     centred, around = t - t.mean(), x - x.mean(axis=-1, keepdims=True)
     rate = around @ centred / (centred @ centred)
-    residual = around - np.multiply.outer(rate, centred)
-    times, means = (_block_means(y) for y in (centred, residual))
+    times = _block_means(centred)
+    means = _block_means(around) - np.multiply.outer(rate, times)  # of the residual
     spread = times - times.mean()
     error = np.sqrt(np.sum(means**2, axis=-1) / (BLOCKS - 2) / np.sum(spread**2))
     return (float(rate), float(error)) if x.ndim == 1 else (rate, error)
@@ -93,7 +93,10 @@ def slope(t: Any, x: Any) -> tuple[Any, Any]:
 
 def _block_means(x: np.ndarray) -> np.ndarray:
     """Means of twenty parts, as equal as can be, of the last axis."""
-    return np.stack([np.mean(part, axis=-1) for part in np.array_split(x, BLOCKS, axis=-1)], axis=-1)
+    each, more = divmod(x.shape[-1], BLOCKS)
+    counts = np.array([each + 1] * more + [each] * (BLOCKS - more))
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    return np.add.reduceat(x, starts, axis=-1) / counts
 
 
 def drift(
@@ -121,6 +124,8 @@ def _judge(t: np.ndarray, error: np.ndarray, window: float, scale: float, early:
 
 
 VERDICTS = tuple(Verdict)
+TOGETHER = 128
+"""Series worked on at a time, which fit into a processor's cache."""
 
 
 def _verdicts(
@@ -130,11 +135,15 @@ def _verdicts(
     until = t[0] + ((t[-1] - t[0]) / 10 if early is None else early)
     first = t <= until * (1 + 1e-12)
     long, short = running_mean(t, error, window), running_mean(t[first], error[..., first], window)
-    largest, soon = (np.max(np.abs(x), axis=-1) for x in (error, error[..., first]))
-    late, begun = (np.max(np.abs(mean), axis=-1) for _, mean in (long, short))
+    largest, soon, late, begun = (_largest(x) for x in (error, error[..., first], long[1], short[1]))
     drifts = (begun > 0.1 * scale) | (late > 2 * begun)
     code = np.where(largest < 5e-9 * scale, 0, np.where(drifts, 2, 1))
     return [code, largest, soon, *slope(*long), *slope(*short), long[1][..., -1]]
+
+
+def _largest(x: np.ndarray) -> Any:
+    """The largest absolute value along the last axis."""
+    return np.maximum(np.max(x, axis=-1), -np.min(x, axis=-1))
 
 
 def judged(t: Any, x: np.ndarray, window: float, scale: float, start: float | None = None) -> Drift:
@@ -169,7 +178,7 @@ def judged_together(t: Any, x: Any, window: Any, scale: Any) -> dict[str, np.nda
     groups: dict[Any, list[int]] = {}
     for i in np.flatnonzero(finite):
         groups.setdefault(i if own else round(parts[i], 9), []).append(int(i))
-    for rows in groups.values():
+    for rows in (rows[k : k + TOGETHER] for rows in groups.values() for k in range(0, len(rows), TOGETHER)):
         i = rows[0]
         times = taken[i if own else 0]
         try:

@@ -1,10 +1,12 @@
 """Blocks across workers: dask's scheduler, here or elsewhere, with a few blocks for every worker on their way."""
 
 import contextlib
+import importlib.util
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from dalembert.sweeps.work import Done, Preview, compute, preview
@@ -34,9 +36,16 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def usual() -> int:
+    """How many workers this machine has by default: one for every core, or one that works for its GPU."""
+    known = any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
+    there = known and os.environ.get("JAX_PLATFORMS", "cuda") != "cpu" and any(Path("/dev").glob("nvidia[0-9]*"))
+    return 1 if there else cores()
+
+
 @contextlib.contextmanager
 def local_cluster(workers: int | None = None) -> Iterator[Any]:
-    """One process for every core of this machine, or so many, behind a scheduler that listens on 127.0.0.1 alone."""
+    """Worker processes on this machine, behind a scheduler that listens on 127.0.0.1 alone."""
     from dask import config
     from distributed import LocalCluster
 
@@ -50,7 +59,7 @@ def local_cluster(workers: int | None = None) -> Iterator[Any]:
         _unseen_main(),
         config.set(settings),
         LocalCluster(
-            n_workers=workers or cores(),
+            n_workers=workers or usual(),
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
