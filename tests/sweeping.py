@@ -20,7 +20,7 @@ STEPS = [0.05 + 0.001 * i for i in range(BLOCK * BLOCKS - 2)]
 UNSTABLE = 41
 """The trajectory with a huge step."""
 STEPS[UNSTABLE] = 10.0  # the oscillators grow by about h^2 = 100 a step, past the largest number of 64 bits
-PATIENCE = 120.0
+PATIENCE = 100.0
 """Seconds after which something that must happen is held to hang."""
 
 SPEC = f"""

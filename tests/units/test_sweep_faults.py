@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,14 +120,16 @@ def test_five_workers_killed(undisturbed: Folder, tmp_path: Path):
             sweep.until(2 + 2 * each)
             time.sleep(chance.uniform(0.0, 0.5))
             waited(lambda: len(sweep.workers()) == 2 or sweep.child.poll() is not None)
-            victim = chance.choice(sorted(sweep.workers(), key=lambda process: process.pid))
+            # The first is one that works; a later one may be just starting.
+            busy = {line.process for line in folder.journal()} if not killed else set()
+            victims = [process for process in sweep.workers() if process.pid in busy or killed]
+            victim = chance.choice(sorted(victims, key=lambda process: process.pid))
             victim.kill()
             killed.add(victim.pid)
         ended = sweep.ended()
         assert ended.code == 0, ended
         assert "Traceback" not in ended.err
         assert len(killed) == KILLS
-        assert killed & {line.process for line in folder.journal()}, "no victim had begun to work"
         assert_finished(folder, undisturbed)
 
 
@@ -211,41 +214,18 @@ def test_store_of_another_spec_or_version_is_refused(undisturbed: Folder, tmp_pa
         assert folder.said(*resume).code == 0
 
 
-def test_disk_full_then_failing_block_then_scheduler_lost(undisturbed: Folder, tmp_path: Path):
-    """One store again, with three sweeps that end early by what happens to their workers."""
+def test_disk_full_then_scheduler_lost_then_failing_block(undisturbed: Folder, tmp_path: Path):
+    """One store again, with three sweeps that end early by what happens around them."""
     with made(tmp_path) as folder:
         sweep = folder.sweep(TROUBLE="full")
         ended = sweep.ended()
         assert_plain(ended, "writing failed", "File too large", "--resume")
         assert ended.code == 1
-        assert kept(ended) <= len(folder.marks()) < BLOCKS
-        assert len(folder.marks()) >= 3
         assert sweep.abandoned() == []
+        # The limit holds from block 6 on; of the blocks before, each of the two workers had one at a time.
+        assert 4 <= len(folder.marks()) <= 6
+        assert kept(ended) <= len(folder.marks())
 
-        ended = folder.resumed(TROUBLE="block 9").ended()
-        assert_plain(ended, "1 block failed", "is block 9", "OSError: no such luck", "--resume", tracebacks=1)
-        assert ended.code == 1
-        assert kept(ended) == BLOCKS - 1
-        assert set(range(BLOCKS)) - set(folder.marks()) == {9}
-        status = folder.said("--status", "s.zarr")
-        for words in (f"{BLOCKS - 1} of {BLOCKS} done", "block 9 failed:", "OSError: no such luck"):
-            assert words in status.out
-
-        ended = folder.resumed().ended()
-        assert ended.code == 0, ended
-        assert "failed" not in folder.said("--status", "s.zarr").out
-        assert_finished(folder, undisturbed)
-
-
-def test_reduction_that_always_raises_leaves_no_store(tmp_path: Path):
-    with made(tmp_path) as folder:
-        ended = folder.sweep(TROUBLE="always").ended()
-        assert_plain(ended, "OSError: no such luck", tracebacks=1)
-        assert not folder.store.exists()
-
-
-def test_scheduler_lost(undisturbed: Folder, tmp_path: Path):
-    with made(tmp_path) as folder:
         told = tmp_path / "scheduler.json"
         dask = ("-m", "dask", "scheduler", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
         scheduler = folder.python(*dask, "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(told))
@@ -253,17 +233,39 @@ def test_scheduler_lost(undisturbed: Folder, tmp_path: Path):
         worker = ("-m", "dask", "worker", "--no-dashboard", "--nthreads", "1", "--no-nanny")
         folder.python(*worker, "--scheduler-file", str(told), "--local-directory", str(tmp_path))
         address = json.loads(told.read_text())["address"]
-        sweep = folder.sweep("--scheduler", address)
-        sweep.until(4)
+        sweep = folder.sweep("--scheduler", address, "--resume")
+        sweep.until(len(folder.marks()) + 3)
         scheduler.child.kill()
         killed = time.monotonic()
-        assert_plain(sweep.ended(), f"the scheduler at {address} is gone", "--resume")
-        # What is promised is an end within a minute; dask itself waits for half of that.
-        assert time.monotonic() - killed < 60
-        assert 4 <= len(folder.marks()) < BLOCKS
+        ended = sweep.ended()
+        assert time.monotonic() - killed < 60  # a minute is what is promised
+        assert_plain(ended, f"the scheduler at {address} is gone", "are kept", "--resume")
 
-        nobody = folder.sweep("--scheduler", address, "--resume")
-        assert_plain(nobody.ended(), f"there is no scheduler at {address}")
+        ended = folder.resumed(TROUBLE="block 20").ended()
+        assert_plain(
+            ended, "1 block failed", "is block 20", "OSError: no such luck", "--resume", tracebacks=1
+        )
+        assert ended.code == 1
+        assert kept(ended) == BLOCKS - 1
+        assert set(range(BLOCKS)) - set(folder.marks()) == {20}
+        status = folder.said("--status", "s.zarr")
+        for words in (f"{BLOCKS - 1} of {BLOCKS} done", "block 20 failed:", "OSError: no such luck"):
+            assert words in status.out, status.out
+
         ended = folder.resumed().ended()
         assert ended.code == 0, ended
+        assert "failed" not in folder.said("--status", "s.zarr").out
         assert_finished(folder, undisturbed)
+
+
+def test_what_cannot_begin_leaves_no_store(tmp_path: Path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        nobody = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+    with made(tmp_path / "raises") as folder, made(tmp_path / "nobody") as other:
+        raises, alone = folder.sweep(TROUBLE="always"), other.sweep("--scheduler", nobody)
+        assert_plain(raises.ended(), "OSError: no such luck", tracebacks=1)
+        assert_plain(alone.ended(), f"there is no scheduler at {nobody}")
+        assert raises.abandoned() == []
+        assert not folder.store.exists()
+        assert not other.store.exists()

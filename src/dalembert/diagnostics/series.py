@@ -178,7 +178,8 @@ def judged_together(t: Any, x: Any, window: Any, scale: Any) -> dict[str, np.nda
     groups: dict[Any, list[int]] = {}
     for i in np.flatnonzero(finite):
         groups.setdefault(i if own else round(parts[i], 9), []).append(int(i))
-    for rows in (rows[k : k + TOGETHER] for rows in groups.values() for k in range(0, len(rows), TOGETHER)):
+    few = (all[k : k + TOGETHER] for all in groups.values() for k in range(0, len(all), TOGETHER))
+    for rows in few:
         i = rows[0]
         times = taken[i if own else 0]
         try:

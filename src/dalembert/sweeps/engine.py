@@ -39,7 +39,9 @@ def cores() -> int:
 def usual() -> int:
     """How many workers this machine has by default: one for every core, or one that works for its GPU."""
     known = any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
-    there = known and os.environ.get("JAX_PLATFORMS", "cuda") != "cpu" and any(Path("/dev").glob("nvidia[0-9]*"))
+    there = (
+        known and os.environ.get("JAX_PLATFORMS", "cuda") != "cpu" and any(Path("/dev").glob("nvidia[0-9]*"))
+    )
     return 1 if there else cores()
 
 
