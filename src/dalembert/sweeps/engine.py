@@ -68,6 +68,7 @@ def local_cluster(workers: int | None = None) -> Iterator[Any]:
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
             env={**WORKER, "XLA_FLAGS": flags},
+            preload=["dalembert.sweeps.worker"],
             silence_logs=logging.CRITICAL,
         ) as cluster,
     ):

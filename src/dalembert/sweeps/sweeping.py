@@ -138,7 +138,7 @@ def _finish(work: Any, store: Store, progress: Any) -> None:
     count = expected(store.layout, done)
     failed: dict[int, str] = {}
     total = math.prod(store.layout.shape)
-    label = f"sweep of {total:,} trajectories"
+    label = f"sweep of {store.spec['system'].rpartition(':')[2]}"
     with progress_bar(progress, total, label, "trajectories", count) as advance:
 
         def heard(told: Done) -> None:
