@@ -94,6 +94,7 @@ def test_undisturbed_sweep_computes_each_block_once(undisturbed: Folder):
     assert set(undisturbed.marks()) == set(range(BLOCKS))
     assert np.all(undisturbed.arrays()["attempts"] == 1)
     assert undisturbed.started[0].abandoned() == []
+    assert "dalembert/sweeps/" not in undisturbed.started[0].ended().err, "a warning"
 
 
 def test_one_trajectory_that_blows_up_leaves_the_others_alone(undisturbed: Folder):

@@ -126,7 +126,7 @@ REFUSED = {
     "section not asked for": (written(f'{SECTION}\ncoordinate = "xi"'), "reduce", "needs both"),
     "section not given": (written(reduce='["section"]'), "section", "needs both"),
     "section without coordinate": (
-        written(f"{SECTION}  # here\nat = 0.1"), "section.coordinate", "no coordinate.*x1, x2, xi",
+        written(f"{SECTION}  # here\nat = 0.1"), "section.coordinate", "is missing: which coordinate",
     ),
     "section of another": (
         written(f'{SECTION}\ncoordinate = "x3"  # here'), "section.coordinate", "no coordinate 'x3'",

@@ -40,7 +40,11 @@ def _print(console: Console, path: str) -> None:
 def _outcome(data: Any) -> str:
     """How many trajectories reached their end, and the verdicts on the energy."""
     failed = int((data["status"] != 0).sum())
-    said = f"{failed:,} trajectories ended early" if failed else "every trajectory reached its end"
+    said = (
+        f"{failed:,} {'trajectory' if failed == 1 else 'trajectories'} ended early"
+        if failed
+        else "every trajectory reached its end"
+    )
     if "energy_verdict" in data:
         counts = np.bincount(np.asarray(data["energy_verdict"]).reshape(-1), minlength=len(WORDS))
         told = ", ".join(f"{word} {count:,}" for word, count in zip(WORDS, counts, strict=True) if count)

@@ -1,5 +1,6 @@
 """Does a quantity drift? Running means, slopes with standard errors, and a verdict."""
 
+import math
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -62,7 +63,8 @@ def running_mean(t: Any, x: Any, window: float) -> tuple[np.ndarray, np.ndarray]
         raise ValueError("times must increase from one value to the next")
     if not window > 0:
         raise ValueError(f"the window must be positive, got {window!r}")
-    count = max(1, round(window * (len(t) - 1) / (t[-1] - t[0]))) if len(t) > 1 else 2
+    # Half a sample counts as one, with a margin, so that rounding of times decides nothing.
+    count = max(1, math.floor(window * (len(t) - 1) / (t[-1] - t[0]) + 0.5 + 1e-9)) if len(t) > 1 else 2
     if count >= len(t):
         raise ValueError(
             f"the data are shorter than the window {window:g}; run longer, or take a shorter one"

@@ -72,4 +72,8 @@ def system(
         body["__annotations__"] = {"parameters": dict}
     base = RheonomicSystem if rheonomic else System
     made = new_class(name, (base,), exec_body=lambda space: space.update(body))
+    made.recipe = {
+        "coordinates": tuple(coordinates), **given, "units": units, "angles": angles, "name": name,
+        "rheonomic": rheonomic, "parameters": parameters,
+    }  # fmt: skip
     return made() if parameters is None else made(dict(parameters))

@@ -111,6 +111,8 @@ def distribution_of(complaint: Complaint, key: str, given: Any) -> tuple[dict[st
         raise complaint(key, f"takes a distribution such as {{uniform = [0.0, 1.0]}}, got {given!r}")
     given = dict(given)
     unit = given.pop("unit", None)
+    if unit is not None and not isinstance(unit, str):
+        raise complaint(key, f'a unit is a text such as "m", got {unit!r}')
     if len(given) != 1 or next(iter(given)) not in DISTRIBUTIONS:
         raise complaint(key, f"takes one distribution of {', '.join(DISTRIBUTIONS)}; got {given!r}")
     ((kind, numbers),) = given.items()

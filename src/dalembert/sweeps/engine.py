@@ -5,6 +5,7 @@ import importlib.util
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,8 @@ def local_cluster(workers: int | None = None) -> Iterator[Any]:
     settings = {
         "distributed.scheduler.allowed-failures": FAILURES,
         "distributed.comm.timeouts.connect": "30s",
+        # A worker that was lost starts anew; where that takes longer than this, dask would give up its place.
+        "distributed.deploy.lost-worker-timeout": "1000 days",
     }
     flags = f"{os.environ.get('XLA_FLAGS', '')} {WORKER['XLA_FLAGS']}".strip()
     with (
@@ -98,9 +101,20 @@ class Engine:
 
     def preview(self, told: dict[str, Any], objects: dict[str, Any]) -> Preview:
         """The look at the spec, by a worker."""
+        from distributed import KilledWorker
+
+        if not self.client.nthreads():
+            warnings.warn(
+                f"the scheduler at {self.scheduler} has no workers yet; waiting for one", stacklevel=4
+            )
         future = self.client.submit(preview, told, objects, pure=False)
-        with self._watched():
-            return future.result()
+        try:
+            with self._watched():
+                return future.result()
+        except KilledWorker as error:
+            raise ValueError(
+                f"the first trajectories could not be run and reduced: {_words(error)}"
+            ) from None
 
     def run(
         self, blocks: Iterable[int], store: str, objects: dict[str, Any], heard: Callable[[Done], None]
@@ -149,7 +163,7 @@ def _words(error: BaseException | None) -> str:
     from distributed import KilledWorker
 
     if isinstance(error, KilledWorker):
-        return f"the worker was lost {FAILURES} times or more with this block; it may need more memory than there is"
+        return f"the worker was lost {FAILURES} times or more with this work; it may need more memory than there is"
     return f"{type(error).__name__}: {error}"
 
 

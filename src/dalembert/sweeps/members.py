@@ -11,7 +11,7 @@ import numpy as np
 from dalembert.methods import Method
 from dalembert.model import System, as_arrays, nearest_velocity, wrong
 from dalembert.numerics import compiled
-from dalembert.sweeps.spec import METHOD, START, STEP, Spec
+from dalembert.sweeps.spec import METHOD, START, STEP, Spec, leaf_names
 
 
 class Members(NamedTuple):
@@ -48,12 +48,21 @@ def made(spec: Spec, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if not isinstance(found, dict):
         raise ValueError(f"the members function must give a dictionary, got {type(found).__name__}")
     for key, x in found.items():
+        if key not in _giveable(spec) and not key.startswith(("q0.", "v0.")):
+            raise wrong("quantity that the members function may give:", str(key), _giveable(spec))
         if len(np.shape(x)) < 1 or len(x) != size:
             raise ValueError(
                 f"the members function must give {key!r} with {size} members first, got shape {np.shape(x)}"
             )
     rest = {key: x for key, x in columns.items() if key not in taken}
     return rest | {key: np.asarray(x) for key, x in found.items()}
+
+
+def _giveable(spec: Spec) -> list[str]:
+    """What a `members` function may give, beside single coordinates and velocities."""
+    base = spec.thing(spec["system"])
+    own = leaf_names(base) if isinstance(base, System) else list(inspect.signature(base).parameters)
+    return [STEP, "q0", "v0", *own]
 
 
 def members_of(spec: Spec, columns: dict[str, np.ndarray]) -> Members:
@@ -91,11 +100,11 @@ def systems_of(spec: Spec, given: dict[str, np.ndarray], size: int) -> tuple[Sys
     texts = {key: _same(x, key) for key, x in given.items() if x.dtype.kind not in "fiu"}
     numbers = {key: x.astype(float) for key, x in given.items() if key not in texts}
     if not numbers:
-        system = spec.system(**texts)
+        system = spec.made(**texts)
         return as_arrays(system), [], lambda name: tuple(np.asarray(x) for x in system.start(name))
     same = (tuple(sorted(texts.items())), tuple(numbers))
     one = {key: float(x[0]) for key, x in numbers.items()}
-    first = as_arrays(spec.system(**texts, **one))
+    first = as_arrays(spec.made(**texts, **one))
     leaves = _over_members(spec, *same, None)(numbers)
     varied = [bool(np.any(x != x[:1])) for x in leaves]
     full = [x if many else x[0] for x, many in zip(leaves, varied, strict=True)]
@@ -113,7 +122,7 @@ def _over_members(spec: Spec, texts: tuple, keys: tuple[str, ...], start: str | 
     """From the parameters of all members to the leaves of their systems, or to their starts of this name."""
 
     def one(values):
-        system = as_arrays(spec.system(**dict(texts), **values))
+        system = as_arrays(spec.made(**dict(texts), **values))
         return jax.tree.leaves(system) if start is None else list(system.start(start or None))
 
     traced = compiled(jax.vmap(one))
@@ -138,12 +147,13 @@ def _paths(tree: Any) -> list[str]:
 
 def _replaced(system: System, given: dict[str, np.ndarray]) -> tuple[System, list[str]]:
     """A system given as a value, some of its parameters replaced."""
-    paths = _paths(system)
+    names = leaf_names(system)
     for key in given:
-        if key not in paths:
-            raise wrong(f"parameter of {system.label}", key, paths)
-    leaves = [given.get(path, x) for path, x in zip(paths, jax.tree.leaves(system), strict=True)]
-    return jax.tree.unflatten(jax.tree.structure(system), leaves), list(given)
+        if key not in names:
+            raise wrong(f"parameter of {system.label}", key, names)
+    leaves = [given.get(name, x) for name, x in zip(names, jax.tree.leaves(system), strict=True)]
+    vary = [path for path, name in zip(_paths(system), names, strict=True) if name in given]
+    return jax.tree.unflatten(jax.tree.structure(system), leaves), vary
 
 
 def starts_of(
@@ -154,7 +164,7 @@ def starts_of(
     shapes = {"q0": system.dimension, "v0": system.velocity_dimension}
     if len(whole) < 2:
         named = columns.get(START, np.full(size, spec["start"] if isinstance(spec["start"], str) else ""))
-        for name in dict.fromkeys(named):
+        for name in dict.fromkeys(map(str, named)):
             told = spec["start"]
             found = (
                 (np.array(told["q"]), np.array(told["v"])) if isinstance(told, dict) else own(name or None)

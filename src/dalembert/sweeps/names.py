@@ -9,7 +9,7 @@ import jax
 
 from dalembert.model import System, wrong
 from dalembert.sweeps.complaint import Complaint
-from dalembert.sweeps.spec import METHOD, START, STEP
+from dalembert.sweeps.spec import METHOD, START, STEP, leaf_names
 
 TAKEN = (
     "integrator",
@@ -22,6 +22,8 @@ TAKEN = (
     "crossing",
     "done",
     "attempts",
+    "status",
+    "steps_done",
 )
 """Names of dimensions and of bookkeeping."""
 
@@ -41,8 +43,7 @@ class Quantities:
     @cached_property
     def leaves(self) -> dict[str, Any]:
         """The parameters of a system that is a value."""
-        found = jax.tree_util.tree_leaves_with_path(self.kind)
-        return {jax.tree_util.keystr(path).lstrip("."): x for path, x in found}
+        return dict(zip(leaf_names(self.kind), jax.tree.leaves(self.kind), strict=True))
 
     @cached_property
     def taken(self) -> tuple[str, ...]:

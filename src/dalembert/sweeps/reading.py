@@ -67,7 +67,7 @@ class Reader(Swept):
         swept = [key for axis in axes for key in axis.keys]
         for key in swept:
             if swept.count(key) > 1:
-                raise self.complaint(key, "is swept twice; keep one")
+                raise self.complaint(self.known.places[key], "is swept twice; keep one")
         self.known.all_taken(swept)
         length = self._length(axes, swept)
         told = {
@@ -116,9 +116,16 @@ class Reader(Swept):
             raise self.complaint("system", str(error)) from None
         if isinstance(kind, System):
             self.system_name = given if isinstance(given, str) else f"{kind.label} (a value)"
-            self.objects |= {} if isinstance(given, str) else {self.system_name: kind}
-            self.sources[self.system_name] = source_of(type(kind))
+            if not isinstance(given, str):
+                self.objects[self.system_name] = kind if kind.recipe is None else kind.recipe
+                self.sendable("system", self.objects[self.system_name])
+            self.sources[self.system_name] = source_of(type(kind)) if kind.recipe is None else None
+            for part, function in (kind.recipe or {}).items():
+                self.sources[f"{part} of {self.system_name}"] = (
+                    source_of(function) if callable(function) else None
+                )
         elif inspect.isclass(kind) and issubclass(kind, System):
+            self.sendable("system", kind)
             self.system_name = self._keep(kind)
         else:
             raise self.complaint("system", f"must be a system, its class or its name, got {kind!r}")
@@ -157,7 +164,8 @@ class Reader(Swept):
                 raise self.complaint(where, f"must be a finite number or a text, got {value!r}")
         if not isinstance(self.kind, System):
             for key, p in self.known.parameters.items():
-                if p.default is inspect.Parameter.empty and key not in (*given, *swept) and not self.made:
+                required = p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+                if required and key not in (*given, *swept) and not self.made:
                     raise self.complaint("parameters", f"{self.kind.__name__} needs a value for {key}")
         return given
 

@@ -74,8 +74,8 @@ def own_energy(sol: Trajectory, spec: Any) -> dict[str, Kept]:
 def _energy(sol: Trajectory, spec: Any, full: bool) -> dict[str, Kept]:
     values = np.asarray(sol.energy(full=full))
     potential = np.asarray(sol._measured("potential", _potential, sol.v))
-    kinetic = values - potential
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # of a run that explodes
+        kinetic = values - potential
         scale = np.max(kinetic, axis=1) + np.max(np.abs(potential - potential[:, :1]), axis=1)
     name, words = ("own_energy", "the method's own energy") if full else ("energy", "the energy")
     start = {name: Kept(values[:, 0], attrs={"long_name": f"{words} at the start"})}
@@ -213,8 +213,8 @@ def users(name: str, function: Callable, sol: Trajectory) -> dict[str, Kept]:
     kept = {}
     for key, values in table.items():
         values = np.asarray(values)
-        if not isinstance(key, str) or not key:
-            raise ValueError(f"the reduction {name} names a result {key!r}; expected a text")
+        if not isinstance(key, str) or not key or "/" in key or key.startswith("."):
+            raise ValueError(f"the reduction {name} names a result {key!r}; expected a text such as 'peak'")
         if values.ndim < 1 or len(values) != len(sol.q) or values.dtype.kind not in "fiub":
             raise ValueError(
                 f"the reduction {name} must give {key!r} as real numbers with {len(sol.q)} members first, got "

@@ -25,6 +25,8 @@ def section_of(complaint: Complaint, given: Any, known: Any) -> dict[str, Any] |
             raise complaint(f"section.{key}", str(wrong("entry of a section", key, ENTRIES)))
     names = known.names("q0")
     name = found.get("coordinate")
+    if name is None:
+        raise complaint("section.coordinate", "is missing: which coordinate crosses the section?")
     if not isinstance(name, str) or (names is not None and name not in names):
         raise complaint("section.coordinate", str(wrong("coordinate", str(name), names or ())))
     if not is_number(found["at"]):
@@ -45,6 +47,7 @@ def crossings(
     there are fewer, and how many there are.
 
     Between two rows every coordinate is the cubic with their values and derivatives; an angle crosses at every turn.
+    A row on the section is a crossing for the rows before it, none for those after: a start there does not count.
     """
     system = sol.system
     if system is None or system.group is not None or coordinate not in system.coordinates:
@@ -53,15 +56,13 @@ def crossings(
         raise ValueError(f"a section needs velocities of coordinates, which {system.label} has not")
     i = system.coordinates.index(coordinate)
     ahead = sol.q[..., i] - at
-    level = np.zeros_like(ahead)
     if coordinate in system.angles:
-        level = 2 * np.pi * np.floor(ahead / (2 * np.pi))
-        turns = np.rint(np.diff(level, axis=1) / (2 * np.pi))
-        up, down = turns > 0, turns < 0
-        aim = at + np.maximum(level[:, 1:], level[:, :-1])
+        below, above = (whole(ahead / (2 * np.pi)) for whole in (np.floor, np.ceil))
+        up, down = np.diff(below, axis=1) > 0, np.diff(above, axis=1) < 0
+        aim = at + 2 * np.pi * np.where(up, below[:, :-1] + 1, above[:, :-1] - 1)
     else:
         up = (ahead[:, :-1] < 0) & (ahead[:, 1:] >= 0)
-        down = (ahead[:, :-1] >= 0) & (ahead[:, 1:] < 0)
+        down = (ahead[:, :-1] > 0) & (ahead[:, 1:] <= 0)
         aim = np.full(up.shape, at)
     sign = DIRECTIONS[direction]
     found = (up & (sign >= 0)) | (down & (sign <= 0))

@@ -4,12 +4,16 @@ import hashlib
 import inspect
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import equinox as eqx
+import jax
+
 from dalembert.methods import Method, method_named
-from dalembert.model import System, from_module
+from dalembert.model import System, from_module, system
 from dalembert.sweeps.axes import Axis
 
 STEP, METHOD, START = "h", "method", "start"
@@ -58,10 +62,14 @@ class Spec:
         return json.dumps(self.told, sort_keys=True)
 
     def thing(self, name: str) -> Any:
-        """The class or function of this name."""
-        return self.objects[name] if name in self.objects else from_module(name)
+        """The class or function of this name; a system made from functions is made anew, once."""
+        if name not in self.objects:
+            return from_module(name)
+        if isinstance(self.objects[name], dict):
+            self.objects[name] = system(**self.objects[name])
+        return self.objects[name]
 
-    def system(self, **parameters: Any) -> System:
+    def made(self, **parameters: Any) -> System:
         """The system with these parameters in place of the spec's."""
         kind = self.thing(self["system"])
         return kind if isinstance(kind, System) else kind(**{**self["parameters"], **parameters})
@@ -75,12 +83,33 @@ class Spec:
 
         An odd number of steps lies between two rows, so that both signs of a mode that alternates are seen.
         """
-        if self["time"] is None:
-            every = self["save_every"] or max(1, (self["steps"] // ROWS - 1) | 1)
-            return self["steps"], min(every, max(1, self["steps"]))
-        rows = self["rows"] or ROWS
-        every = math.ceil(self["time"] * (1 - 1e-12) / (h * rows)) | 1
-        return rows * every, every
+        steps = self["steps"] or max(1, math.ceil(self["time"] * (1 - 1e-12) / h))
+        every = self["save_every"] or max(1, (steps // (self["rows"] or ROWS) - 1) | 1)
+        return steps, min(every, steps)
+
+
+def leaf_names(tree: Any) -> list[str]:
+    """The names of a system's parameters, in the order of its leaves."""
+    paths = [jax.tree_util.keystr(path).lstrip(".") for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    return [re.sub(r"^parameters\['(\w+)'\]$", r"\1", path) for path in paths]
+
+
+def unsendable(thing: Any) -> str | None:
+    """The name of a class of the user's that another process could not import; None where there is none."""
+    kind = thing if isinstance(thing, type) else type(thing)
+    if issubclass(kind, eqx.Module):
+        if not name_of(kind)[1]:
+            return kind.__qualname__
+        parts = [] if isinstance(thing, type) else list(vars(thing).values())
+    else:
+        parts = (
+            list(thing.values())
+            if isinstance(thing, dict)
+            else list(thing)
+            if isinstance(thing, tuple | list)
+            else []
+        )
+    return next((name for part in parts if (name := unsendable(part)) is not None), None)
 
 
 def named(key: str) -> str:

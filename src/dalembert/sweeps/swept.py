@@ -7,7 +7,7 @@ from dalembert.sweeps.axes import Axis, distribution_of, is_number, is_whole, va
 from dalembert.sweeps.complaint import Complaint
 from dalembert.sweeps.entries import Entries
 from dalembert.sweeps.names import Quantities
-from dalembert.sweeps.spec import METHOD, START, named
+from dalembert.sweeps.spec import METHOD, START, named, unsendable
 
 
 class Swept(Entries):
@@ -81,6 +81,16 @@ class Swept(Entries):
         if unit or known:
             self.units[key] = unit or known
 
+    def sendable(self, key: str, thing: Any) -> None:
+        """Refuses a class that worker processes could not import."""
+        name = unsendable(thing)
+        if name is not None:
+            raise self.complaint(
+                key,
+                f"the class {name} is made in a script, a notebook or a function, where worker processes cannot "
+                "import it; put it into a file of its own and import it from there",
+            )
+
     def spelled(self, key: str, given: Any) -> str:
         """The spelling of a method, which may be given as a value."""
         if isinstance(given, Method):
@@ -89,6 +99,7 @@ class Swept(Entries):
                     return given.spelling
             except ValueError:
                 pass
+            self.sendable(key, given)
             self.objects[given.spelling] = given
             return given.spelling
         if not isinstance(given, str):

@@ -85,7 +85,7 @@ def _is_alone(spec: Spec, axis: Any) -> bool:
     if not given or spec["instance"] is not None:
         return False
     one, other = (
-        jax.tree.structure(spec.system(**rest, **{key: x[i].item() for key, x in given.items()}))
+        jax.tree.structure(spec.made(**rest, **{key: x[i].item() for key, x in given.items()}))
         for i in (0, 1)
     )
     return one != other
@@ -149,9 +149,10 @@ def compute(store: str, objects: dict[str, Any], block: int) -> Done:
         return Done(block, False, 0.0)
     try:
         opened.begin(block)
-        values = block_values(opened.spec, opened.layout, block)
     except OSError as error:
         return Done(block, False, 0.0, f"{type(error).__name__}: {error}", True)
+    try:
+        values = block_values(opened.spec, opened.layout, block)
     except Exception as error:
         told = "".join(traceback.format_exception(error, limit=-3))
         return Done(block, True, time.perf_counter() - began, told)
