@@ -57,6 +57,9 @@ def local_cluster(workers: int | None = None) -> Iterator[Any]:
         "distributed.comm.timeouts.connect": "30s",
         # A worker that was lost starts anew; where that takes longer than this, dask would give up its place.
         "distributed.deploy.lost-worker-timeout": "1000 days",
+        # Without dask's own setting, which gives memory back after every block to fetch it again for the next.
+        "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1},
+        "distributed.worker.profile.enabled": False,  # it looks at what a worker does a hundred times a second
     }
     flags = f"{os.environ.get('XLA_FLAGS', '')} {WORKER['XLA_FLAGS']}".strip()
     with (

@@ -41,6 +41,7 @@ class Store:
         except (KeyError, ValueError, FileNotFoundError) as error:
             raise ValueError(f"{path} is not the store of a sweep ({error})") from None
         self.told = told
+        self._arrays: dict[str, Any] = {}
 
     @classmethod
     def at_work(cls, path: str, objects: dict[str, Any]) -> "Store":
@@ -100,7 +101,9 @@ class Store:
             left.unlink(missing_ok=True)
 
     def _array(self, name: str) -> Any:
-        return self.group[name]
+        if name not in self._arrays:
+            self._arrays[name] = self.group[name]
+        return self._arrays[name]
 
 
 _opened: dict[tuple, Store] = {}
