@@ -1,5 +1,8 @@
 """Specs from Python: what is refused before anything starts, what a worker refuses, and what is read."""
 
+import itertools
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -151,3 +154,67 @@ def test_a_time_is_reached(h):
     steps, every = read(plain(time=60.0, rows=100) | {"steps": None}, system_kind).length(h)
     assert steps * h >= 60.0 * (1 - 1e-9)
     assert every % 2  # both signs of a mode that alternates are seen
+
+
+def in_a_function():
+    class Local(da.zoo.PendulumCVT):
+        extra: float = 0.25
+
+    return Local
+
+
+@pytest.mark.parametrize("system", [in_a_function(), in_a_function()(extra=3.0)], ids=["class", "value"])
+def test_classes_that_workers_cannot_import_are_refused(system, nothing_starts, tmp_path):
+    """Sent by value they would arrive without their fields."""
+    with pytest.raises(ValueError, match=r"system: the class .*Local is made in a script.*into a file"):
+        da.sweep(plain(system=system), tmp_path / "store.zarr")
+    assert not list(tmp_path.iterdir())
+
+
+def test_systems_and_functions_made_on_the_spot(scheduler, tmp_path):
+    """A system made from functions, swept by the name of a parameter; two lambdas, which share a name."""
+
+    def skate(slope):
+        return da.system(
+            coordinates=("x", "y", "theta"),
+            lagrangian=lambda q, v, p: 0.5 * p["mass"] * jnp.sum(v**2) - p["slope"] * q[1],
+            constraints=lambda q, p: jnp.array([[jnp.sin(q[2]), -jnp.cos(q[2]), 0.0]]),
+            parameters={"mass": 2.0, "slope": slope},
+        )
+
+    start = {"q": [0.0, 0.0, 0.0], "v": [1.0, 0.0, 0.5]}
+    spec = {"system": skate(0.3), "method": "frame", "h": 0.1, "steps": 50, "start": start}
+    spec |= {"reduce": {"x": lambda sol: sol.q[:, -1, 0], "y": lambda sol: sol.q[:, -1, 1]}}
+    data = da.sweep(spec | {"grid": {"slope": [0.1, 0.7]}}, tmp_path / "store.zarr", scheduler)
+    for i, slope in enumerate((0.1, 0.7)):
+        run = da.simulate(skate(slope), da.FrameGradient(), *start.values(), h=0.1, steps=50)
+        # An ensemble agrees with a single run to rounding, over 50 steps.
+        np.testing.assert_allclose([data.x[i], data.y[i]], run.q[-1, :2], rtol=0, atol=1e-12)
+    other = {"reduce": {"x": lambda sol: sol.q[:, -1, 0], "y": lambda sol: 2 * sol.q[:, -1, 1]}}
+    with pytest.raises(ValueError, match=r"another spec or version:\n  sources"):
+        da.sweep(spec | other | {"grid": {"slope": [0.1, 0.7]}}, tmp_path / "store.zarr", scheduler)
+
+
+def test_latitudes(scheduler, tmp_path):
+    spec = plain(steps=2000, save_every=1, reduce=["latitude"], grid={"eps": [0.1, 0.5], "v0.xi": [2.6, 2.8]})
+    data = da.sweep(spec, tmp_path / "store.zarr", scheduler)
+    for (i, eps), (j, speed) in itertools.product(enumerate((0.1, 0.5)), enumerate((2.6, 2.8))):
+        system = da.zoo.PendulumCVT(eps=eps)
+        q0, v0 = [1.0, 1.0, 0.0], [0.0, 0.0, speed]
+        run = da.simulate(system, da.FrameGradient(), q0, v0, h=0.1, steps=2000)
+        expected = da.diagnostics.Latitude.of(system, q0, v0, 0.1)
+        worst = np.max(np.abs(expected.along(run)[1] - expected.start))
+        # The run of an ensemble differs by rounding, which 2000 steps multiply.
+        assert float(data.latitude[i, j]) == pytest.approx(expected.start, abs=1e-12)
+        assert float(data.latitude_error[i, j]) == pytest.approx(worst, rel=1e-6)
+
+
+def test_what_a_members_function_may_give(scheduler, tmp_path):
+    def members(speed):
+        return {"sped": speed}
+
+    with pytest.raises(ValueError, match=r"members function may give: 'sped'.*h, q0, v0, eps"):
+        da.sweep(plain(members=members, grid={"speed": [1.0]}), tmp_path / "store.zarr", scheduler)
+    with pytest.raises(ValueError, match=r"could not be run and reduced:\n(.*\n)*ZeroDivisionError"):
+        da.sweep(plain(reduce=[lambda sol: 1 // 0]), tmp_path / "store.zarr", scheduler)
+    assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ from jax import Array, lax
 from dalembert import zoo
 from dalembert.bench.tables import RATIO, Section, Table
 from dalembert.bench.timing import Settings, compared, interleaved
-from dalembert.methods import DLA, LeapFrog
+from dalembert.methods import DLA, LeapFrog, State
 from dalembert.model import System, as_arrays
 from dalembert.simulate import ensemble, simulate
 from dalembert.simulate.engine import Native, Xla
@@ -79,7 +79,7 @@ def _xla_and_native(system: System, method: Any, start: Any, h: float, steps: in
     def by(engine: Any) -> Callable[[], Any]:
         def call() -> Any:
             loop = engine(*made)
-            loop.begin(*(jnp.asarray(x, float) for x in start))
+            loop.begin(State.of(*(jnp.asarray(x, float) for x in start)))
             return loop.run(steps, steps)
 
         return call
