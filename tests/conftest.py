@@ -68,6 +68,15 @@ def unoptimised(request: pytest.FixtureRequest) -> Iterator[None]:
     jax.config.update(name, before)
 
 
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """The address of a scheduler with one worker, for sweeps that need not start their own."""
+    from dalembert.sweeps.engine import local_cluster
+
+    with local_cluster(1) as cluster:
+        yield cluster.scheduler_address
+
+
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()  # what is imported stays: it need not be looked through

@@ -118,7 +118,7 @@ def sweep(
     """
     from dalembert.sweeps import sweep as run
 
-    return run(spec, store, scheduler, resume, workers=workers, progress=progress, find=system_kind)
+    return run(spec, store, system_kind, scheduler, resume, workers, progress)
 
 
 def system_kind(name: str) -> Any:

@@ -112,17 +112,6 @@ SWEEPS = {
 
 
 @pytest.fixture(scope="module")
-def scheduler():
-    """One worker for all sweeps of this file, so that JAX starts once and a kernel is compiled once."""
-    from distributed import LocalCluster
-
-    with LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    ) as cluster:
-        yield cluster.scheduler_address
-
-
-@pytest.fixture(scope="module")
 def swept(scheduler, tmp_path_factory):
     """The result of a sweep by its name, and its store; each runs once."""
 

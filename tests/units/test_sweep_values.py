@@ -90,16 +90,6 @@ def test_accepted_specs_reach_the_workers(nothing_starts, tmp_path):
         da.sweep(plain(), tmp_path / "store.zarr")
 
 
-@pytest.fixture(scope="module")
-def scheduler():
-    from distributed import LocalCluster
-
-    with LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    ) as cluster:
-        yield cluster.scheduler_address
-
-
 SLEIGH = {"system": "ChaplyginSleigh", "steps": 5, "grid": {"coordinates": ["mass-centre", "contact"]}}
 
 

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -55,12 +56,15 @@ class Store:
         return _opened[key]
 
     def is_done(self, block: int) -> bool:
-        """Whether the mark of a block is set."""
-        return bool(self._array(DONE)[block])
+        """Whether the mark of a block is set: its file appears in one piece, and zero is never written."""
+        return (self.path / DONE / "c" / str(block)).exists()
 
     def done(self) -> np.ndarray:
-        """The marks of all blocks."""
-        return np.asarray(self._array(DONE)[:]).astype(bool)
+        """The marks of all blocks, from the names of their files: a large sweep has tens of thousands."""
+        folder = self.path / DONE / "c"
+        done = np.zeros(self.layout.blocks, bool)
+        done[[int(name) for name in os.listdir(folder) if name.isdigit()] if folder.exists() else []] = True
+        return done
 
     def attempts(self) -> np.ndarray:
         """How often each block was begun."""
@@ -111,7 +115,10 @@ _opened: dict[tuple, Store] = {}
 
 def is_sweep(path: Path) -> bool:
     """Whether there is a complete store of a sweep."""
-    return (path / INDEX).is_file() and f'"{KIND}"' in (path / INDEX).read_text()
+    if not (path / INDEX).is_file():
+        return False
+    told = json.loads((path / INDEX).read_text())
+    return told.get("attributes", {}).get("kind") == KIND and bool(told.get("consolidated_metadata"))
 
 
 @contextlib.contextmanager

@@ -72,16 +72,9 @@ def standing(path: Any) -> Standing:
 
 
 def sweep(
-    spec: Any,
-    store: Any,
-    scheduler: str | None = None,
-    resume: bool = True,
-    *,
-    workers: int | None = None,
-    progress: bool | Callable[[int, int], None] = False,
-    find: Find,
+    spec: Any, store: Any, find: Find, scheduler: Any, resume: bool, workers: Any, progress: Any
 ) -> "xarray.Dataset":
-    """Runs a sweep; see `dalembert.sweep`."""
+    """Runs a sweep, see `dalembert.sweep`; `find` gives the class of a system that is named."""
     import xarray
 
     checked = read(spec, find)
