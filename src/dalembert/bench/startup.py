@@ -9,6 +9,7 @@ import numpy as np
 from dalembert import zoo
 from dalembert.bench.tables import Section, Table
 from dalembert.bench.timing import Settings, child, summary
+from dalembert.model import GroupSystem
 
 STEPS = 10_000
 IMPORT = """
@@ -47,7 +48,8 @@ def cases(quick: bool) -> list[tuple[str, str]]:
     if quick:
         return [("PendulumCVT", "leapfrog"), ("KnifeEdge", "frame")]
     some = [(s, m) for s in ("PendulumCVT", "Snakeboard") for m in ("leapfrog", "dla01", "dla:0.5", "dd")]
-    return [*some, *((name, "frame") for name in zoo.__all__)]
+    on_groups = {name for name in zoo.__all__ if issubclass(getattr(zoo, name), GroupSystem)}
+    return [*some, *((name, "lie-gni" if name in on_groups else "frame") for name in zoo.__all__)]
 
 
 def first_calls(settings: Settings) -> Section:
