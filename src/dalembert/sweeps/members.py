@@ -33,7 +33,7 @@ def parameters_of(spec: Spec, columns: dict[str, np.ndarray]) -> dict[str, np.nd
     return {
         key: x
         for key, x in columns.items()
-        if key not in (METHOD, START, STEP) and not key.startswith(("q0", "v0"))
+        if key not in (METHOD, START, STEP, "q0", "v0") and not key.startswith(("q0.", "v0."))
     }
 
 
@@ -67,10 +67,12 @@ def _giveable(spec: Spec) -> list[str]:
 
 def members_of(spec: Spec, columns: dict[str, np.ndarray]) -> Members:
     """Systems, method, starts and steps of the trajectories with these values."""
-    columns = made(spec, columns)
+    swept, columns = columns, made(spec, columns)
+    if spec["time"] is not None and STEP in columns and STEP not in swept:
+        raise ValueError("time: the members function gives h, so the number of steps must be given by steps")
     size = len(next(iter(columns.values())))
     given = parameters_of(spec, columns)
-    system, vary, own = systems_of(spec, given, size)
+    system, vary, own = systems_of(spec, given)
     spelling = spec["method"] or _same(columns[METHOD], METHOD)
     q0, v0 = starts_of(spec, system, own, columns, size)
     h: Any = columns.get(STEP, spec["h"])
@@ -91,7 +93,7 @@ def _same(values: np.ndarray, what: str) -> Any:
     return values[0].item() if isinstance(values[0], np.generic) else values[0]
 
 
-def systems_of(spec: Spec, given: dict[str, np.ndarray], size: int) -> tuple[System, list[str], Callable]:
+def systems_of(spec: Spec, given: dict[str, np.ndarray]) -> tuple[System, list[str], Callable]:
     """One system whose parameters have a batch axis where they vary, the names of those, and the starts by name."""
     base = spec.thing(spec["system"])
     if isinstance(base, System):

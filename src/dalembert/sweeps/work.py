@@ -11,12 +11,9 @@ import numpy as np
 
 from dalembert.simulate import ensemble
 from dalembert.sweeps.layout import Layout, columns_of
-from dalembert.sweeps.members import made, members_of, parameters_of
+from dalembert.sweeps.members import members_of, parameters_of
 from dalembert.sweeps.reductions import Kept, reduced
 from dalembert.sweeps.spec import METHOD, STEP, Spec
-
-FEW = 2
-"""Trajectories that are run to learn what the reductions give."""
 
 
 class Preview(NamedTuple):
@@ -99,8 +96,6 @@ def _others(spec: Spec, axis: Any) -> dict[str, Any]:
 
 
 def _run(spec: Spec, columns: dict[str, np.ndarray], steps: int | None = None) -> Any:
-    if spec["time"] is not None and (STEP in made(spec, columns)) and STEP not in columns:
-        raise ValueError("time: the members function gives h, so the number of steps must be given by steps")
     run = members_of(spec, columns)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*no form in scalar operations.*")
