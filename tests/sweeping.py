@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -62,6 +63,11 @@ def watched(sol):
     with np.errstate(over="ignore"):
         return np.abs(sol.q).sum((1, 2))
 """
+
+
+def _hears_ctrl_c() -> None:
+    """A background shell starts children deaf to it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Ended(NamedTuple):
@@ -161,6 +167,7 @@ class Program:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
+                preexec_fn=_hears_ctrl_c,
                 env={**os.environ, "STORE": str(folder.store), **environment},
             )
 
