@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.bench.machine import cores
 from dalembert.bench.problems import Problem, cvt
 from dalembert.bench.solvers import Entry, heyoka_system, missing
 from dalembert.methods import method_from_text
 from dalembert.simulate import ensemble
+from dalembert.simulate.ensemble import cores
 
 MEMBERS, TIME = 1000, 100.0
 TITLE = f"An ensemble of {MEMBERS:,} PendulumCVT, start velocities differing by 60 %, to t = {TIME:g}"

@@ -9,12 +9,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from dalembert.simulate.ensemble import cores
+
 PACKAGES = ("dalembert", "jax", "jaxlib", "llvmlite", "numpy", "equinox", "diffrax", "scipy", "heyoka")
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _first_line(*command: str) -> str | None:

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert import zoo
-from dalembert.bench.machine import cores
 from dalembert.bench.tables import RATIO, Section, Table
 from dalembert.bench.timing import Settings, compared, control, fitting, interleaved
 from dalembert.kernels import lanes_here, many, pack
@@ -22,6 +21,7 @@ from dalembert.methods.base import State
 from dalembert.model import System, as_arrays
 from dalembert.simulate import ensemble
 from dalembert.simulate.engine import loop_of, single
+from dalembert.simulate.ensemble import cores
 
 H = 0.1
 MEMBERS = 10_000

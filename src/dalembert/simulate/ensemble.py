@@ -84,7 +84,7 @@ def ensemble(
                 raise Unsupported("single precision or an adaptive solver")
             one = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
             loop = loop_of(*one[:2])
-            runner = _on_gpu if platform == "gpu" else partial(_on_cores, threads or _cores())
+            runner = _on_gpu if platform == "gpu" else partial(_on_cores, threads or cores())
             rows, told = runner(loop, leaves, varied, start, int(steps), int(save_every), len(index), advance)
             rows = [_field(loop, rows, k) for k in range(len(loop.row_shapes))]
             rows = jax.tree.unflatten(loop.row_tree, rows)
@@ -155,7 +155,8 @@ def _entries(start: State) -> list[np.ndarray]:
     return [*start.q.T, *start.v.T, *([] if start.t is None else [start.t])]
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

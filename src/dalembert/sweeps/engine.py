@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from dalembert.simulate.ensemble import cores
 from dalembert.sweeps.work import Done, Preview, compute, preview
 
 AHEAD = 4
@@ -30,11 +31,6 @@ LOGGERS = ("distributed", "distributed.client", "distributed.scheduler", "distri
 
 class EngineLost(Exception):
     """The scheduler or all of its workers are gone."""
-
-
-def cores() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def usual() -> int:
@@ -142,7 +138,7 @@ class Engine:
                 if future.status == "finished":
                     heard(future.result())
                 elif future.status == "error":
-                    heard(Done(block, False, 0.0, _words(future.exception())))
+                    heard(Done(block, _words(future.exception())))
                 else:
                     raise EngineLost(self._gone())
                 future.release()

@@ -11,7 +11,7 @@ import numpy as np
 from dalembert.methods import Method
 from dalembert.model import System, as_arrays, nearest_velocity, wrong
 from dalembert.numerics import compiled
-from dalembert.sweeps.spec import METHOD, START, STEP, Spec, leaf_names
+from dalembert.sweeps.spec import METHOD, START, STEP, Spec, leaf_names, leaf_paths
 
 
 class Members(NamedTuple):
@@ -110,7 +110,7 @@ def systems_of(spec: Spec, given: dict[str, np.ndarray]) -> tuple[System, list[s
     leaves = _over_members(spec, *same, None)(numbers)
     varied = [bool(np.any(x != x[:1])) for x in leaves]
     full = [x if many else x[0] for x, many in zip(leaves, varied, strict=True)]
-    names = [name for name, many in zip(_paths(first), varied, strict=True) if many]
+    names = [name for name, many in zip(leaf_paths(first), varied, strict=True) if many]
     own = functools.partial(_starts, spec, same, numbers)
     return jax.tree.unflatten(jax.tree.structure(first), full), names, own
 
@@ -142,11 +142,6 @@ def _over_members(spec: Spec, texts: tuple, keys: tuple[str, ...], start: str | 
     return call
 
 
-def _paths(tree: Any) -> list[str]:
-    """The names of the leaves."""
-    return [jax.tree_util.keystr(path).lstrip(".") for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
-
-
 def _replaced(system: System, given: dict[str, np.ndarray]) -> tuple[System, list[str]]:
     """A system given as a value, some of its parameters replaced."""
     names = leaf_names(system)
@@ -154,7 +149,7 @@ def _replaced(system: System, given: dict[str, np.ndarray]) -> tuple[System, lis
         if key not in names:
             raise wrong(f"parameter of {system.label}", key, names)
     leaves = [given.get(name, x) for name, x in zip(names, jax.tree.leaves(system), strict=True)]
-    vary = [path for path, name in zip(_paths(system), names, strict=True) if name in given]
+    vary = [path for path, name in zip(leaf_paths(system), names, strict=True) if name in given]
     return jax.tree.unflatten(jax.tree.structure(system), leaves), vary
 
 
@@ -203,5 +198,5 @@ def _nearest(tree: Any, axes: tuple[int | None, ...], t0: float) -> Callable:
 
 def _projected(system: System, vary: list[str], q0: np.ndarray, v0: np.ndarray, t0: float) -> np.ndarray:
     """The nearest velocities that the constraint allows."""
-    axes = tuple(0 if path in vary else None for path in _paths(system))
+    axes = tuple(0 if path in vary else None for path in leaf_paths(system))
     return np.asarray(_nearest(jax.tree.structure(system), axes, t0)(system, q0, v0))

@@ -176,9 +176,8 @@ def _latitude(run: Trajectory, window: float | None) -> dict[str, float]:
 def section(sol: Trajectory, spec: Any) -> dict[str, Kept]:
     """Poincare section: times and states where a coordinate crosses a value."""
     assert sol.system is not None
-    names, moving = list(sol.system.coordinates), list(sol.system.velocity_names)
-    t, q, v, count = crossings(sol, **spec["section"])
-    across = "coordinate" if moving == names else "velocity"
+    names = list(sol.system.coordinates)
+    t, q, v, count = crossings(sol, **spec["section"])  # refuses other velocities than those of coordinates
     said = "cubic interpolation between saved rows"
     return {
         "section_t": Kept(t, ("crossing",), {"long_name": "time of the crossing"}),
@@ -189,7 +188,7 @@ def section(sol: Trajectory, spec: Any) -> dict[str, Kept]:
             {"coordinate": names},
         ),
         "section_v": Kept(
-            v, ("crossing", across), {"long_name": f"velocity there, {said}"}, {across: moving}
+            v, ("crossing", "coordinate"), {"long_name": f"velocity there, {said}"}, {"coordinate": names}
         ),
         "section_count": Kept(count, attrs={"long_name": "crossings in the whole run, kept or not"}),
     }

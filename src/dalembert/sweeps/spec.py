@@ -88,10 +88,14 @@ class Spec:
         return steps, min(every, steps)
 
 
+def leaf_paths(tree: Any) -> list[str]:
+    """Where a system's parameters are, in the order of its leaves."""
+    return [jax.tree_util.keystr(path).lstrip(".") for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+
+
 def leaf_names(tree: Any) -> list[str]:
     """The names of a system's parameters, in the order of its leaves."""
-    paths = [jax.tree_util.keystr(path).lstrip(".") for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
-    return [re.sub(r"^parameters\['(\w+)'\]$", r"\1", path) for path in paths]
+    return [re.sub(r"^parameters\['(\w+)'\]$", r"\1", path) for path in leaf_paths(tree)]
 
 
 def unsendable(thing: Any) -> str | None:

@@ -1,7 +1,6 @@
 """What workers do: look at a spec before anything starts, and compute one block. JAX is started here alone."""
 
 import math
-import time
 import traceback
 import warnings
 from typing import Any, NamedTuple
@@ -125,9 +124,6 @@ class Done(NamedTuple):
     """What a worker says of a block."""
 
     block: int
-    computed: bool
-    """False where the mark was set already."""
-    seconds: float
     trouble: str = ""
     """Why the block could not be computed."""
     disk: bool = False
@@ -138,26 +134,25 @@ def compute(store: str, objects: dict[str, Any], block: int) -> Done:
     """Computes a block and writes it, its mark last; does nothing where the mark is set."""
     from dalembert.sweeps.store import Store
 
-    began = time.perf_counter()
     opened = Store.at_work(store, objects)
     if opened.is_done(block):
-        return Done(block, False, 0.0)
+        return Done(block)
     try:
         opened.begin(block)
     except OSError as error:
-        return Done(block, False, 0.0, f"{type(error).__name__}: {error}", True)
+        return Done(block, f"{type(error).__name__}: {error}", True)
     try:
         values = block_values(opened.spec, opened.layout, block)
     except Exception as error:
         told = "".join(traceback.format_exception(error, limit=-3))
-        return Done(block, True, time.perf_counter() - began, told)
+        return Done(block, told)
     try:
         opened.write(block, values)
     except OSError as error:
-        return Done(block, True, time.perf_counter() - began, f"{type(error).__name__}: {error}", True)
+        return Done(block, f"{type(error).__name__}: {error}", True)
     except Exception as error:
-        return Done(block, True, time.perf_counter() - began, f"{type(error).__name__}: {error}")
-    return Done(block, True, time.perf_counter() - began)
+        return Done(block, f"{type(error).__name__}: {error}")
+    return Done(block)
 
 
 def expected(layout: Layout, done: np.ndarray) -> int:
