@@ -120,13 +120,14 @@ def test_five_workers_killed(undisturbed: Folder, tmp_path: Path):
         for each in range(KILLS):
             sweep.until(2 + 2 * each)
             time.sleep(chance.uniform(0.0, 0.5))
-            waited(lambda: len(sweep.workers()) == 2 or sweep.child.poll() is not None)
-            # The first is one that works; a later one may be just starting.
-            busy = {line.process for line in folder.journal()} if not killed else set()
-            victims = [process for process in sweep.workers() if process.pid in busy or killed]
-            victim = chance.choice(sorted(victims, key=lambda process: process.pid))
-            victim.kill()
-            killed.add(victim.pid)
+            with folder.held():  # or the other worker might finish before a new one is there
+                waited(lambda: len(sweep.workers()) == 2 or sweep.child.poll() is not None)
+                # The first is one that works; a later one may be just starting.
+                busy = {line.process for line in folder.journal()} if not killed else set()
+                victims = [process for process in sweep.workers() if process.pid in busy or killed]
+                victim = chance.choice(sorted(victims, key=lambda process: process.pid))
+                victim.kill()
+                killed.add(victim.pid)
         ended = sweep.ended()
         assert ended.code == 0, ended
         assert "Traceback" not in ended.err
