@@ -52,12 +52,10 @@ def test_the_changelog_knows_this_version():
     assert f'version = "{da.__version__}"' in (ROOT / "pyproject.toml").read_text()
 
 
-def test_sources_stay_small_and_methods_call_no_linalg():
+def test_methods_call_no_linalg():
     for path in (ROOT / "src").rglob("*.py"):
-        text = path.read_text()
-        assert len(text.splitlines()) <= 300, path
         if path.parent.name in ("methods", "discrete", "numerics"):
-            assert "jnp.linalg" not in text, path
+            assert "jnp.linalg" not in path.read_text(), path
 
 
 def test_import_is_light():
