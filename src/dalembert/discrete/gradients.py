@@ -1,13 +1,16 @@
 """Discrete gradients: DV(q0, q1) with DV . (q1 - q0) = V(q1) - V(q0), symmetric in its two points.
 
 Differences of V are never divided by small steps. A difference is first written as the average of a
-derivative along the segment (Lobatto's six points), which has no cancellation; what that quadrature misses
-is added from the values of V, and only where the quadrature is not already exact to rounding. So energy
-is kept to rounding for any potential, large steps included, and nothing blows up as the step shrinks.
+derivative along the segment (Lobatto's six points), which has no cancellation. What that quadrature misses
+is added from the values of V: where a coarser rule says that it may miss something, and wherever the balance
+DV . (q1 - q0) = V(q1) - V(q0) is off by more than rounding, as it is at a kink or a steep step that falls between
+the six points. So energy is kept to rounding for any potential, large steps included, and nothing blows up as the
+step shrinks.
 """
 
 import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,24 +31,66 @@ _END = (1 / 3 - _A**2) / (1 - _A**2) / 2
 _COARSE = np.array([_END, 0, 0.5 - _END, 0.5 - _END, 0, _END])
 
 
-def _average(derivative: Callable[[Array], Array], q0: Array, q1: Array) -> tuple[Array, Array, Array]:
-    """The average of a derivative on the segment, what a coarse rule misses, and whether V's values must correct it.
+# The second divided difference of g(x)/x in x^2: it is odd about the middle and vanishes for cubics, as the difference
+# of the two rules above, which is even, does. What both do not see is a cubic at all six nodes.
+_ODD = np.array([1 / (_A * (_A**2 - _B**2) * (_A**2 - 1)), 1 / (_B * (_B**2 - _A**2) * (_B**2 - 1)),
+                 1 / ((1 - _A**2) * (1 - _B**2))])  # fmt: skip
+_ODD = np.concatenate([-_ODD[::-1], _ODD]) / np.max(np.abs(_ODD)) / 4
+# How many roundings the values of V, and the products that they are compared with, may be off by. Each evaluation
+# of V is a few dozen operations; a potential that is off by more is not kept to rounding by any method.
+_ROUNDINGS = 64
 
-    The fine rule errs like the square of the coarse one's error, so below 1e-8 relative it is exact.
+
+class Segment(NamedTuple):
+    """The average of a derivative of V on a segment, and what is known about its error."""
+
+    fine: Array
+    missed: Array
+    """By how much a coarser rule differs, for each component."""
+    values: Array
+    """The derivative at the nodes."""
+    defect: Array
+    """V(q1) - V(q0) - fine . (q1 - q0), which should vanish."""
+    rounding: Array
+    """How much of the defect may be rounding."""
+    needed: Array
+    """Whether the defect must be added."""
+
+
+def _average(
+    derivative: Callable[[Array], Array],
+    potential: Potential,
+    q0: Array,
+    q1: Array,
+    step: Array,
+    reach: Array,
+) -> Segment:
+    """The average of a derivative on the segment; fine . step should be the change of V.
+
+    The fine rule errs like the square of the coarse one's error, so below 1e-8 relative it is exact where V is
+    smooth. Where V is not, the balance shows it. Its rounding is that of the values of V, and V's change when the
+    coordinates, of size `reach`, are rounded.
     """
-    nodes = jnp.asarray(_NODES, q0.dtype)[:, None]
-    values = jax.vmap(derivative)(q0 + nodes * (q1 - q0))
+    # The ends are the very points q0 and q1: what is computed there serves V too, at q0 for a whole iteration.
+    inner = jnp.asarray(_NODES[1:-1], q0.dtype)[:, None]
+    values = jax.vmap(derivative)(jnp.concatenate([q0[None], q0 + inner * (q1 - q0), q1[None]]))
     values = values.reshape(len(_NODES), -1)
     fine = jnp.sum(jnp.asarray(_WEIGHTS, q0.dtype)[:, None] * values, axis=0)
     coarse = jnp.sum(jnp.asarray(_COARSE, q0.dtype)[:, None] * values, axis=0)
     missed = jnp.abs(fine - coarse)
-    return fine, missed, jnp.max(missed) > 1e-8 * jnp.max(jnp.abs(fine))
+    v0, v1 = potential(q0), potential(q1)
+    defect = v1 - v0 - jnp.sum(fine * step)
+    scale = jnp.abs(v0) + jnp.abs(v1) + jnp.sum(jnp.abs(fine) * reach)
+    rounding = _ROUNDINGS * jnp.finfo(q0.dtype).eps * scale
+    # Written so that NaN, which a step then reports, needs nothing.
+    needed = (jnp.max(missed) > 1e-8 * jnp.max(jnp.abs(fine))) | (jnp.abs(defect) > rounding)
+    return Segment(fine, missed, values, defect, rounding, needed)
 
 
-def _correction(defect: Callable[[], Array], needed: Array, length: Array) -> Array:
-    """defect / length where the quadrature needs it, else zero; safe (also in derivatives) at length zero."""
-    needed = needed & (length > 0)
-    return lax.cond(needed, defect, lambda: jnp.zeros_like(length)) / jnp.where(needed, length, 1.0)
+def _ratio(x: Array, length: Array) -> Array:
+    """x / length; zero, also in derivatives, where the length is."""
+    moving = length != 0
+    return jnp.where(moving, x, 0.0) / jnp.where(moving, length, 1.0)
 
 
 def _zero_of_constants(gradient: Gradient) -> Gradient:
@@ -60,6 +105,29 @@ def _zero_of_constants(gradient: Gradient) -> Gradient:
     return quick
 
 
+def _shares(potential: Potential, q0: Array, q1: Array, found: Segment) -> Array:
+    """In which coordinates the quadrature misses something: the squares of what it misses there, as a gradient.
+
+    The derivative at the nodes tells; where it is a cubic at all of them, although the balance is off, the values of V
+    tell, when one coordinate moves alone.
+    """
+    step = q1 - q0
+    odd = jnp.abs(jnp.sum(jnp.asarray(_ODD, q0.dtype)[:, None] * found.values, axis=0))
+    missed = found.missed + odd
+
+    def alone(_, i):
+        this = jnp.arange(q0.shape[0]) == i
+        change = potential(jnp.where(this, q1, q0)) - potential(q0)
+        change = 0.5 * (change + potential(q1) - potential(jnp.where(this, q0, q1)))
+        off = change - jnp.sum(jnp.where(this, found.fine * step, 0.0))
+        return None, jnp.where(jnp.abs(off) > found.rounding, off, 0.0)
+
+    _, off = lax.scan(alone, None, jnp.arange(q0.shape[0]))
+    off = jnp.where(step != 0, off, 0.0) / jnp.where(step != 0, step, 1.0)
+    seen = 100 * jnp.sum(missed * jnp.abs(step)) >= jnp.abs(found.defect)
+    return jnp.where(seen, missed, off) ** 2
+
+
 @_zero_of_constants
 def average(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
     """The average of grad V on the segment (average vector field).
@@ -67,13 +135,15 @@ def average(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
     Separable potentials give separable gradients, so a driver stays independent of its passenger: what the
     quadrature misses is added to the coordinates in which it misses something, not to those where it is exact.
     """
-    del metric
     step = q1 - q0
-    fine, missed, needed = _average(jax.grad(potential), q0, q1)
-    along = missed * step
-    return fine + along * _correction(
-        lambda: potential(q1) - potential(q0) - jnp.sum(fine * step), needed, jnp.sum(along * step)
-    )
+    found = _average(jax.grad(potential), potential, q0, q1, step, jnp.maximum(jnp.abs(q0), jnp.abs(q1)))
+
+    def correction():
+        along = _shares(potential, q0, q1, found) * step
+        along = jnp.where(jnp.sum(along * step) > 0, along, matvec(metric, step))
+        return along * _ratio(found.defect, jnp.sum(along * step))
+
+    return found.fine + lax.cond(found.needed, correction, lambda: jnp.zeros_like(step))
 
 
 @_zero_of_constants
@@ -85,14 +155,11 @@ def gonzalez(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array
     """
     step = q1 - q0
     middle = jax.grad(potential)(0.5 * (q0 + q1))
-    fine, _, needed = _average(jax.grad(potential), q0, q1)
-    smooth = jnp.sum((fine - middle) * step)
+    found = _average(jax.grad(potential), potential, q0, q1, step, jnp.maximum(jnp.abs(q0), jnp.abs(q1)))
+    smooth = jnp.sum((found.fine - middle) * step)
     momentum = matvec(metric, step)
-    length = jnp.sum(momentum * step)
-    moving = length > 0
-    ratio = jnp.where(moving, smooth, 0.0) / jnp.where(moving, length, 1.0)
-    return middle + momentum * (
-        ratio + _correction(lambda: potential(q1) - potential(q0) - jnp.sum(fine * step), needed, length)
+    return middle + momentum * _ratio(
+        smooth + jnp.where(found.needed, found.defect, 0.0), jnp.sum(momentum * step)
     )
 
 
@@ -107,13 +174,9 @@ def _increments(potential: Potential, q0: Array, q1: Array) -> Array:
         def slope(q, direction=direction):
             return jax.jvp(potential, (q,), (direction,))[1]
 
-        fine, _, needed = _average(slope, here, there)
-        step = q1[i] - q0[i]
-
-        def defect(here=here, there=there, fine=fine, step=step):
-            return potential(there) - potential(here) - fine[0] * step
-
-        parts.append(fine[0] + step * _correction(defect, needed, step * step))
+        step, reach = q1[i] - q0[i], jnp.maximum(jnp.abs(q0[i]), jnp.abs(q1[i]))
+        found = _average(slope, potential, here, there, step, reach)
+        parts.append(found.fine[0] + _ratio(jnp.where(found.needed, found.defect, 0.0), step))
     return jnp.stack(parts)
 
 

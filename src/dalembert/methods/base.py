@@ -212,19 +212,29 @@ def solve_velocity(
     state: State,
     h: Array,
     kick: Array,
+    mass: Array,
     slope: Callable[[], Array] | None = None,
-    size: Array | float = 1.0,
+    columns: Array | None = None,
 ) -> tuple[Array, Report]:
     """Newton's method for a velocity near `guess`, started at `state` under the velocity change `kick`.
 
-    Its natural size is that of v and of the kick; for another unknown, `size` is the velocity that one unit of
-    it makes. Positions are known to eps |q|, so velocities below eps |q|/h are not resolved: near rest the
+    Velocities are measured by sqrt(M_ii) |v_i|, which does not depend on the coordinates' units; their natural size is
+    that of v and of the kick. Unknowns beyond the velocity, or instead of it, make the velocities in `columns`, one
+    column per unknown. Positions are known to eps |q|, so velocities below eps |q|/h are not resolved: near rest the
     iteration may end there.
     """
     number, length = jnp.finfo(guess.dtype), jnp.abs(h)
-    resolved = number.eps * jnp.max(jnp.abs(state.q))
-    natural = jnp.maximum(jnp.max(jnp.abs(state.v)), jnp.max(jnp.abs(kick)))
-    # Multiplied by h, so that there is one division a step and no more.
+    weights = jnp.sqrt(jnp.diagonal(mass))
+    # The numbers of a group's element are of size one, and there are more of them than velocities.
+    places = jnp.abs(state.q)
+    along = weights[: len(places)] if len(places) <= len(weights) else jnp.max(weights)
+    resolved = number.eps * jnp.max(along * places)
+    natural = jnp.max(weights * jnp.maximum(jnp.abs(state.v), jnp.abs(kick)))
+    # Multiplied by h, so that there is one division in a step and no more.
     inverse = 1 / (natural * length + resolved + number.tiny * (1 + length))
-    x, info = newton(equations, guess, length * inverse * size, slope, noise=64 * resolved * inverse)
+    sizes = weights
+    if columns is not None:
+        made = jnp.max(weights[:, None] * jnp.abs(columns), axis=0, initial=number.tiny)
+        sizes = made if len(guess) == len(made) else jnp.concatenate([weights, made])
+    x, info = newton(equations, guess, length * inverse * sizes, slope, noise=64 * resolved * inverse)
     return x, Report(*info)

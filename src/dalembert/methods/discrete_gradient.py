@@ -57,8 +57,9 @@ class DiscreteGradient(Method):
             pull = self._pull(system, q0, q0 + h * ub)
             return ub - project(system, q0 + 0.5 * h * ub, u0 - 0.5 * h * pull)
 
-        kick = 0.5 * h * solve_spd(system.metric(q0), potential_gradient(system, q0))
-        ub, report = solve_velocity(equations, u0 - kick, State(q0, u0), h, kick)
+        mass = system.metric(q0)
+        kick = 0.5 * h * solve_spd(mass, potential_gradient(system, q0))
+        ub, report = solve_velocity(equations, u0 - kick, State(q0, u0), h, kick, mass)
         q1, u1 = q0 + h * ub, 2 * ub - u0
         return State(q1, project(system, q1, u1)), TangentMemory(u1, (u1 - u0) / h, h * ub), report
 

@@ -47,9 +47,8 @@ def _solve_multipliers(
         v1 = free + matvec(z, x)
         return matvec(system.constraints(qm + reach * v1), v1)
 
-    size = jnp.max(jnp.abs(z), initial=jnp.finfo(z.dtype).tiny)
     guess = jnp.zeros(z.shape[1], z.dtype)
-    x, report = solve_velocity(violation, guess, state, h, free - state.v, size=size)
+    x, report = solve_velocity(violation, guess, state, h, free - state.v, mass, columns=z)
     change = matvec(z, x)
     return free + change, x, change, report
 
@@ -101,7 +100,7 @@ class DLA(Method):
             q1 = qm + a * h * v1
             return v1 - oblique_projection(system, q1, qm, unconstrained(q1))
 
-        v1, report = solve_velocity(equations, v0 - h * pull, state, h, kick - v0)
+        v1, report = solve_velocity(equations, v0 - h * pull, state, h, kick - v0, mass)
         q1 = qm + a * h * v1
         return State(q1, v1), ReactionMemory(qm, v1 - unconstrained(q1), h), report
 
@@ -150,7 +149,7 @@ class DLA01(Method):
         def equations(v1):
             return v1 - oblique_projection(system, qm + 0.5 * h * v1, qm, free)
 
-        v1, report = solve_velocity(equations, free, state, h, free - v0)
+        v1, report = solve_velocity(equations, free, state, h, free - v0, mass)
         impulse = multipliers(system, qm, v1 - free)
         return State(qm + 0.5 * h * v1, v1), ImpulseMemory(impulse, h), report
 

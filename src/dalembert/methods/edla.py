@@ -148,6 +148,8 @@ class EDLA(Method):
             State(s.q, s.v),
             h,
             jnp.zeros_like(s.v),
+            s.mass,
+            columns=solve_spd(s.mass, s.forms.T) / size,
         )
         return self.residuals(system, s, h, x[:n], x[n:] / size)[0], x, report
 

@@ -114,7 +114,8 @@ class FrameGradient(Method):
         mid = later(here, 0.5 * h)
         y0 = matvec(b0, memory.w)
         v0 = y0 + drift_at(here, q0) if system.affine else y0
-        momentum0 = matvec(here.metric(q0), y0)
+        mass0 = here.metric(q0)
+        momentum0 = matvec(mass0, y0)
         constant = _has_constant_metric(system, q0)
 
         def middle(u):
@@ -140,7 +141,7 @@ class FrameGradient(Method):
             return jnp.eye(q0.shape[0], dtype=q0.dtype) + 0.25 * h**2 * matmul(b0, across)
 
         kick = 0.5 * h * matvec(b0, matvec(b0.T, potential_gradient(here, q0)))
-        u, report = solve_velocity(equations, v0 - kick, State(q0, v0), h, kick, slope)
+        u, report = solve_velocity(equations, v0 - kick, State(q0, v0), h, kick, mass0, slope)
         _, b, mass, w0, y = middle(u)
         # w1 = 2 wb - w0, written so that rounding in b touches only the increment.
         w1 = w0 + 2 * matvec(b.T, matvec(mass, y - matvec(b, w0)))

@@ -53,7 +53,7 @@ class GNI(Reflecting):
         if is_written_constant(slope, u):
             w, report = u - solve(slope(u), equations(u)), Report.explicit()
         else:
-            w, report = solve_velocity(equations, u, State(q, u), h, jnp.zeros_like(u))
+            w, report = solve_velocity(equations, u, State(q, u), h, jnp.zeros_like(u), mass)
         q1 = q + h * w
         arriving = slots(self.discrete_lagrangian, system, q, q1, w, h)[1]
         return q1, solve_spd(later(system, h).metric(q1), arriving), report

@@ -113,7 +113,9 @@ class VariationalDLA(Method):
             )
 
         guess = jnp.concatenate([v0, jnp.zeros(z.shape[1], q0.dtype)])
-        x, report = solve_velocity(equations, guess, State(q0, v0), h, jnp.zeros_like(v0))
+        x, report = solve_velocity(
+            equations, guess, State(q0, v0), h, jnp.zeros_like(v0), mass, columns=z / size
+        )
         u = x[:n]
         q1 = ld.moved(system, q0, u, h)
         before, arriving = ld.slots(system, q0, q1, u, h)
