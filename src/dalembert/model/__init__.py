@@ -2,7 +2,7 @@
 
 from dalembert.model import groups, scene
 from dalembert.model.build import system
-from dalembert.model.checks import check_start, violates
+from dalembert.model.checks import check_start, check_turns, real_numbers, violates
 from dalembert.model.description import check_system, shape_of
 from dalembert.model.geometry import (
     acceleration,
@@ -51,6 +51,7 @@ __all__ = [
     "as_arrays",
     "check_start",
     "check_system",
+    "check_turns",
     "difference",
     "displaced",
     "drift_at",
@@ -72,6 +73,7 @@ __all__ = [
     "project",
     "rate",
     "reaction",
+    "real_numbers",
     "scene",
     "shape_of",
     "survey",

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.model.survey import ROUNDING, TOLERANCE, Survey
+from dalembert.model.survey import NOISE, ROUNDING, TOLERANCE, Survey, samples, units
 from dalembert.model.survey import survey as survey_of
 from dalembert.model.system import System, as_arrays
 
@@ -27,29 +27,19 @@ def check_start(
     """
     values = []
     for label, x, names in (("q0", q0, system.coordinates), ("v0", v0, system.velocity_names)):
+        x = real_numbers(label, x, len(names), names)
         n, names = len(names), ", ".join(names)
-        try:
-            x = np.asarray(x)
-        except ValueError as error:  # lists of unequal length
-            raise ValueError(f"{label} must be {n} numbers, one for each of ({names}); got {x!r}") from error
-        if x.dtype.kind not in "fiu":
-            raise ValueError(f"{label} must hold real numbers, got {x.dtype}")
         if x.shape != (n,):
             raise ValueError(
                 f"{label} must have shape ({n},), one value for each of ({names}); got {x.shape}"
             )
         if not np.all(np.isfinite(x)):
             raise ValueError(f"{label} must be finite, got {x}")
-        values.append(x.astype(float))
+        values.append(x)
     q, v = values
-    # Fixed samples, so that the answer to a question about a system does not vary.
-    random = np.random.default_rng(20)
-    reach = np.repeat([1.0, 10.0], 6)[:, None]
-    n = len(v)
-    shifts = reach * random.uniform(-1, 1, (12, n))
-    velocities = (1 + np.max(np.abs(v))) * random.uniform(-1, 1, (6, n))
+    check_turns(system, q)
     system = as_arrays(system).at(t0)
-    survey = call(system, q, v, shifts, velocities)
+    survey = call(system, q, v, *samples(system))
     survey = jax.tree.map(np.asarray, survey)
     _check_element(system, survey.defect)
     _check_lagrangian(system, q, survey)
@@ -62,6 +52,36 @@ def check_start(
                 f"has a part normal to D, {normal:.3g} of it; sections must generate allowed velocities"
             )
     return survey
+
+
+def real_numbers(label: str, x: Any, n: int, names: Any) -> np.ndarray:
+    """x as an array of real numbers; refuses anything else, and masked entries, which would be taken as numbers."""
+    if np.ma.is_masked(x):
+        raise ValueError(f"{label} is a masked array with masked entries, got {x!r}; give a number for each of them")
+    try:
+        x = np.asarray(x)
+    except ValueError as error:  # lists of unequal length
+        raise ValueError(
+            f"{label} must be {n} numbers, one for each of ({', '.join(names)}); got {x!r}"
+        ) from error
+    if x.dtype.kind not in "fiu":
+        raise ValueError(f"{label} must hold real numbers, got {x.dtype}")
+    return x.astype(float)
+
+
+MOST_TURNS = 1e9
+"""An angle that has made more turns has lost half of its digits."""
+
+
+def check_turns(system: System, q: np.ndarray) -> None:
+    """Refuses angles so large that their place on the circle is no longer known well; q is one or many."""
+    for i, name in enumerate(system.coordinates):
+        largest = np.max(np.abs(q[..., i]), initial=0.0)
+        if name in system.angles and largest > 2 * np.pi * MOST_TURNS:
+            raise ValueError(
+                f"q0: the angle {name} is {largest:.6g}, more than {MOST_TURNS:.0e} turns, at which half of its digits "
+                "are lost; take full turns off"
+            )
 
 
 def _check_element(system: System, defect: Any) -> None:
@@ -84,11 +104,13 @@ def _check_lagrangian(system: System, q: np.ndarray, survey: Survey) -> None:
     ):
         if not np.all(np.isfinite(value)):
             raise ValueError(f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}): {value}")
-    if np.max(np.abs(mass - mass.T)) > TOLERANCE * np.max(np.abs(mass)):
-        raise ValueError(f"{label}: the mass matrix is not symmetric at ({_at(q, system)}):\n{mass}")
-    # Scaled to unit diagonal, so that units as different as kilograms and grams do not look singular.
-    diagonal = np.sqrt(np.abs(np.diag(mass)) + np.finfo(float).tiny)
-    scaled = mass / np.outer(diagonal, diagonal)
+    # Scaled to unit diagonal, so that units as different as kilograms and grams neither look singular nor hide anything.
+    for k, matrix in enumerate(survey.around["mass"]):
+        unit = units(matrix)
+        if np.any(np.abs(matrix - matrix.T) > TOLERANCE * np.outer(unit, unit)):
+            where = f"at ({_at(q, system)})" if k == 0 else "at a configuration near the start"
+            raise ValueError(f"{label}: the mass matrix is not symmetric {where}:\n{matrix}")
+    scaled = mass / np.outer(units(mass), units(mass))
     smallest = np.linalg.eigvalsh(mass)[0]
     if np.linalg.eigvalsh(scaled)[0] <= 1e-13 or np.any(np.diag(mass) <= 0):
         raise ValueError(
@@ -120,15 +142,12 @@ def _check_constraints(system: System, q: np.ndarray, v: np.ndarray, survey: Sur
                 + (advice if name == "constraints" else "or start elsewhere")
             )
     a = survey.annihilator
-    if system.gives("constraints") and system.gives("frame"):
-        product = a @ survey.given["frame"]
-        size = np.max(np.abs(a), initial=0.0) * np.max(np.abs(survey.given["frame"]))
-        if np.max(np.abs(product), initial=0.0) > TOLERANCE * size:
-            raise ValueError(
-                f"{label}: constraints and frame contradict each other at ({_at(q, system)}): "
-                f"A B should vanish but is\n{product}"
-            )
-    around = survey.products_around
+    around = survey.around["products"]
+    if around[0, 0] > TOLERANCE:
+        raise ValueError(
+            f"{label}: constraints and frame contradict each other at ({_at(q, system)}): "
+            f"A B should vanish but is\n{a @ survey.given['frame']}"
+        )
     for which, what, vanishing in ((0, "constraints and frame", "A B"), (1, "offsets and drift", "A Z - b")):
         elsewhere = around[np.isfinite(around[:, which]), which]
         if np.any(elsewhere > TOLERANCE):
@@ -142,7 +161,7 @@ def _check_constraints(system: System, q: np.ndarray, v: np.ndarray, survey: Sur
             raise ValueError(
                 f"{label}.{name} is NaN or infinite at the start ({_at(q, system)}): {survey.given[name]}"
             )
-    if np.any(violates(a, v, b)):
+    if np.any(violates(a, v, b, survey.mass)):
         z = np.linalg.solve(survey.mass, a.T)
         nearest = v - z @ np.linalg.lstsq(a @ z, a @ v - b, rcond=None)[0]
         raise ValueError(
@@ -151,20 +170,49 @@ def _check_constraints(system: System, q: np.ndarray, v: np.ndarray, survey: Sur
         )
 
 
-def violates(a: Any, v: Any, b: Any) -> Any:
-    """Which one-forms v violates: beyond a part of the terms that should cancel, and beyond rounding of v."""
-    bound = TOLERANCE * (abs(a) @ abs(v) + abs(b)) + ROUNDING * abs(a).sum(-1) * abs(v).max(initial=0.0)
-    return abs(a @ v - b) > bound + np.finfo(float).tiny
+def violates(a: Any, v: Any, b: Any, mass: Any = None) -> Any:
+    """Which one-forms v violates: beyond a part of the terms that should cancel, and beyond rounding of v.
+
+    A component of v that should be zero carries rounding of the others, all in units of the metric.
+    """
+    unit = 1.0 if mass is None else abs(mass.diagonal()) ** 0.5 + np.finfo(float).tiny
+    carried = ROUNDING * (abs(a) / unit).sum(-1) * (unit * abs(v)).max(initial=0.0)
+    return abs(a @ v - b) > TOLERANCE * (abs(a) @ abs(v) + abs(b)) + carried + np.finfo(float).tiny
 
 
 def _check_angles(system: System, survey: Survey) -> None:
-    for name, turned in survey.turned.items():
-        for function, there in turned.items():
-            here = survey.given[function]
-            if np.max(np.abs(here - there), initial=0.0) > TOLERANCE * (
-                1 + np.max(np.abs(here), initial=0.0)
-            ):
-                raise ValueError(
-                    f"{system.label}: {name} is declared an angle, but {function} changes when it "
-                    "grows by 2 pi; remove it from `angles`"
-                )
+    """Every function must return the same after full turns of the angles, at all samples."""
+    names = [name for name in system.coordinates if name in system.angles]
+    turns = survey.turns[:, [system.coordinates.index(name) for name in names]]
+    for function, after in survey.turned.items():
+        before = survey.here[function]
+        off = np.abs(after - before) > _allowance(function, before, survey)
+        off = np.any(off & np.isfinite(after) & np.isfinite(before), axis=tuple(range(1, off.ndim)))
+        if np.any(off):
+            given = "lagrangian" if function == "potential" and system.gives("lagrangian") else function
+            which = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+            made = ", ".join(f"{name} by {2 * n:+.0f} pi" for name, n in zip(names, turns[np.argmax(off)], strict=True))
+            raise ValueError(
+                f"{system.label}: {which} is declared an angle, but {given} changes when it grows by full turns "
+                f"({made}), at {np.sum(off)} of {len(off)} configurations near the start; remove it from `angles`"
+            )
+
+
+def _allowance(function: str, values: np.ndarray, survey: Survey) -> np.ndarray:
+    """By how much rounding, and angles typed with ten digits, may change what a function returns at the samples."""
+    finite = np.where(np.isfinite(values), values, 0.0)
+    size = np.abs(finite)
+    unit = units(survey.around["mass"])
+    if function in ("lagrangian", "potential"):  # a constant in it must not hide a change
+        return TOLERANCE * (np.max(finite) - np.min(finite)) + NOISE * size
+    if function == "metric":
+        return TOLERANCE * unit[:, :, None] * unit[:, None, :]
+    if function == "constraints":
+        return TOLERANCE * np.max(size / unit[:, None, :], axis=2, keepdims=True) * unit[:, None, :]
+    if function == "frame":
+        return TOLERANCE * np.max(size * unit[:, :, None], axis=1, keepdims=True) / unit[:, :, None]
+    if function == "forces":
+        return TOLERANCE * np.max(size / unit, axis=1, keepdims=True) * unit
+    if function == "drift":
+        return TOLERANCE * np.max(size * unit, axis=1, keepdims=True) / unit
+    return TOLERANCE * size + NOISE * np.max(size)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model.geometry import annihilator, displaced, offsets_at
+from dalembert.model.geometry import annihilator, displaced, offsets_at, potential_gradient
 from dalembert.model.rheonomic import Moment, later
 from dalembert.model.system import System
 from dalembert.numerics import hurried
@@ -22,8 +22,15 @@ TOLERANCE = 1e-9 if jax.config.jax_enable_x64 else 1e-4  # pyright: ignore[repor
 ROUNDING = 1e-13 if jax.config.jax_enable_x64 else 1e-5  # pyright: ignore[reportAttributeAccessIssue]
 
 
+# What rounding may do to a number beside others of its size: some dozens of operations.
+NOISE = 1e3 * float(np.finfo(float if jax.config.jax_enable_x64 else np.float32).eps)  # pyright: ignore[reportAttributeAccessIssue]
+
+
 class Survey(NamedTuple):
-    """The values of a system's functions at the start and around it, evaluated in one compiled call."""
+    """The values of a system's functions at the start and around it, evaluated in one call.
+
+    Every array of `here`, `turned` and `around` has one row per sample; the first is the start.
+    """
 
     mass: Any
     potential: Any
@@ -31,99 +38,136 @@ class Survey(NamedTuple):
     annihilator: Any
     offsets: Any
     """b of affine constraints A v = b; zero where they are linear."""
-    given: dict[str, Any]
-    turned: dict[str, dict[str, Any]]
-    """What the given functions return after a full turn of each angle."""
     slope: Any
     """grad V at the start."""
-    masses_around: Any
-    products_around: Any
-    """A B where both are given, and A Z - b."""
-    lagrangian_samples: Any
-    """Kinetic energy, potential and Lagrangian at random states."""
+    here: dict[str, Any]
+    """What the given functions return at the samples."""
+    turned: dict[str, Any]
+    """The same after some full turns of the angles; empty where there are none."""
+    turns: Any
+    """How many turns each coordinate has made in `turned`."""
+    around: dict[str, Any]
+    """At the samples: "mass"; "momentum", dL/dv, and "velocity" where a Lagrangian is given; "products", the largest
+    entries of A B and of A Z - b relative to the terms that should cancel in them."""
     defect: Any
     """How far q is from an element, on a group."""
     sections: dict[str, Any]
     """How far the generators of the sections are from D at the start, relative."""
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """What the given functions return at the start."""
+        return {name: x[0] for name, x in self.here.items()}
+
+
+SAMPLES = 13
+"""The start, and twelve configurations around it, some within a unit of length, some within ten, some within the way
+that the start velocity leads in a unit of time."""
+
+
+def samples(system: System) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shifts and velocities in units that the survey chooses, and numbers of turns; always the same."""
+    random = np.random.default_rng(20)
+    shifts, velocities = random.uniform(-1, 1, (2, SAMPLES, system.velocity_dimension))
+    angles = np.array([name in system.angles for name in system.coordinates])
+    turns = random.choice([-3.0, -2.0, -1.0, 1.0, 2.0], (SAMPLES, system.dimension)) * angles
+    return shifts, velocities, turns
+
 
 @hurried
-def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array) -> Survey:
-    """The values at (q, v), at configurations that are shifted from q and at random velocities.
+def survey(
+    system: System, q: Array, v: Array, shifts: Array, velocities: Array, turns: Array
+) -> Survey:
+    """The values at (q, v), at configurations around q, with other velocities, and after full turns of angles.
 
     Where the system depends on time, what is around is at other times too.
     """
-    around = jax.vmap(lambda x: displaced(system, q, x))(shifts)
-    ticks = 0.31 * jnp.arange(1.0, len(shifts) + 1)
+    start = system.metric(q)
+    # One unit of velocity, of length: as the metric measures, so that the coordinates' units do not matter.
+    natural = jnp.sqrt(jnp.maximum(jnp.sum(v * (start @ v)), 0.0) / jnp.abs(jnp.diagonal(start)))
+    natural = jnp.where(jnp.isfinite(natural) & (natural > 0), natural, 1.0)
+    place = jnp.abs(q) if system.group is None else jnp.zeros(0)
+    size = jnp.zeros_like(natural).at[: len(place)].set(place) + natural
+    kind = jnp.arange(SAMPLES) % 3
+    reach = jnp.stack([size, 1 + size, 10 * (1 + size)])[kind] * (jnp.arange(SAMPLES) > 0)[:, None]
+    around = jax.vmap(lambda x: displaced(system, q, x))(shifts * reach)
+    fast = jnp.stack([natural, jnp.full_like(natural, 1 + jnp.max(jnp.abs(v)))])[jnp.arange(SAMPLES) % 2]
+    velocities = (velocities * fast).at[0].set(v)
+    ticks = 0.31 * jnp.arange(SAMPLES)
+    both = system.gives("constraints") and system.gives("frame"), system.gives("offsets") and system.gives("drift")
 
-    def given(system, q):
-        arguments = {"lagrangian": (q, v), "forces": (q, v)}
-        return {f: getattr(system, f)(*arguments.get(f, (q,))) for f in FUNCTIONS if system.gives(f)}
-
-    def ratio(x, *sizes):
-        bound = jnp.prod(jnp.stack([jnp.max(jnp.abs(size), initial=0.0) for size in sizes]))
-        return jnp.max(jnp.abs(x), initial=0.0) / jnp.maximum(bound, np.finfo(float).tiny)
-
-    def products(tick, q):
+    def given(tick, q, v):
         there = later(system, tick)
-        found = jnp.zeros(2)
-        if system.gives("constraints") and system.gives("frame"):
-            a, b = there.constraints(q), there.frame(q)
-            found = found.at[0].set(ratio(a @ b, a, b))
-        if system.gives("offsets") and system.gives("drift"):
-            a, z, b = there.constraints(q), there.drift(q), there.offsets(q)
-            found = found.at[1].set(ratio(a @ z - b, jnp.abs(a) @ jnp.abs(z) + jnp.abs(b)))
+        arguments = {"lagrangian": (q, v), "forces": (q, v)}
+        found = {f: getattr(there, f)(*arguments.get(f, (q,))) for f in FUNCTIONS if system.gives(f)}
+        if system.gives("lagrangian"):
+            found["potential"] = there.potential(q)
         return found
 
-    def sample(tick, q, x):
+    def ratio(x, bound):
+        return jnp.max(jnp.abs(x) / jnp.maximum(bound, np.finfo(float).tiny), initial=0.0)
+
+    def measured(tick, q, v):
         there = later(system, tick)
-        return jnp.stack(
-            [0.5 * jnp.sum(x * (there.metric(q) @ x)), there.potential(q), there.lagrangian(q, x)]
-        )
+        found = {"mass": there.metric(q), "products": jnp.zeros(2)}
+        if system.gives("lagrangian"):
+            found |= {"momentum": jax.grad(there.lagrangian, argnums=1)(q, v), "velocity": v}
+        if both[0]:
+            a, b = there.constraints(q), there.frame(q)
+            found["products"] = found["products"].at[0].set(ratio(a @ b, jnp.abs(a) @ jnp.abs(b)))
+        if both[1]:
+            a, z, b = there.constraints(q), there.drift(q), there.offsets(q)
+            found["products"] = (
+                found["products"].at[1].set(ratio(a @ z - b, jnp.abs(a) @ jnp.abs(z) + jnp.abs(b)))
+            )
+        return found
 
     def off(section):
         along = system.generators(q) @ section(q)
         forms = annihilator(system, q)
         if len(along) > forms.shape[1]:  # symmetries that change the time
             forms = jnp.concatenate([-offsets_at(system, q)[:, None], forms], axis=1)
-        return ratio(forms @ along, forms, along)
+        return ratio(forms @ along, jnp.abs(forms) @ jnp.abs(along))
 
-    turns = [[2 * np.pi * (c == name) for name in system.coordinates] for c in system.angles]
-    places = q + np.array([[0.0] * system.dimension, *turns])
-    values = jax.vmap(lambda q: given(system, q))(places)
-    here, *turned = (jax.tree.map(lambda x, i=i: x[i], values) for i in range(1 + len(turns)))
-    if turns and isinstance(system, Moment):  # the change at another time, too
-        values = jax.vmap(lambda q: given(later(system, ticks[0]), q))(places)
-        turned = [
-            jax.tree.map(lambda x, all, i=i: x + all[i] - all[0], there, values)
-            for i, there in enumerate(turned, 1)
-        ]
+    turned = jax.vmap(given)(ticks, around + 2 * np.pi * turns, velocities) if system.angles else {}
     return Survey(
-        system.metric(q),
+        start,
         system.potential(q),
         system.forces(q, v),
         annihilator(system, q),
         offsets_at(system, q),
-        here,
-        dict(zip(system.angles, turned, strict=True)),
-        jax.grad(system.potential)(q),
-        jax.vmap(lambda tick, x: later(system, tick).metric(x))(ticks, around),
-        jax.vmap(products)(ticks, around),
-        jax.vmap(sample)(ticks[: len(velocities)], around[: len(velocities)], velocities),
+        potential_gradient(system, q),
+        jax.vmap(given)(ticks, around, velocities),
+        turned,
+        turns,
+        jax.vmap(measured)(ticks, around, velocities),
         jnp.zeros(()) if system.group is None else system.group.defect(q),
         {name: off(section) for name, section in system.sections().items()},
     )
 
 
+def units(mass: np.ndarray) -> np.ndarray:
+    """sqrt(M_ii), by which a component of the velocity counts; of a stack of matrices, for each."""
+    return np.sqrt(np.abs(np.diagonal(mass, axis1=-2, axis2=-1)) + np.finfo(float).tiny)
+
+
 def is_constant_metric(found: Survey) -> bool:
-    """Whether the mass matrix is the same at the start and around it."""
-    around = found.masses_around[np.all(np.isfinite(found.masses_around), axis=(1, 2))]
-    return bool(np.all(np.abs(around - found.mass) <= TOLERANCE * np.max(np.abs(found.mass))))
+    """Whether the mass matrix is the same at the start and around it, each entry in units of the diagonal."""
+    around = found.around["mass"]
+    around, unit = around[np.all(np.isfinite(around), axis=(1, 2))], units(found.mass)
+    return bool(np.all(np.abs(around - found.mass) <= TOLERANCE * np.outer(unit, unit)))
 
 
 def is_mechanical(found: Survey) -> bool:
-    """Whether the Lagrangian is kinetic energy, quadratic in v, minus a potential."""
-    samples = found.lagrangian_samples
-    kinetic, potential, value = samples[np.all(np.isfinite(samples), axis=1)].T
-    bound = TOLERANCE * (np.abs(kinetic) + np.abs(potential) + np.abs(value))
-    return bool(np.all(np.abs(value - (kinetic - potential)) <= bound))
+    """Whether the Lagrangian is kinetic energy, quadratic in v, minus a potential: whether dL/dv = M v.
+
+    Momenta are compared, because a large potential would drown the difference of energies.
+    """
+    if "momentum" not in found.around:
+        return True
+    mass, momentum, velocity = (found.around[name] for name in ("mass", "momentum", "velocity"))
+    expected = np.einsum("kij,kj->ki", mass, velocity)
+    unit = units(mass)
+    bound = TOLERANCE * np.max(unit * np.abs(velocity) + np.abs(expected) / unit, axis=1, keepdims=True) * unit
+    good = np.all(np.isfinite(momentum) & np.isfinite(expected), axis=1)
+    return bool(np.all((np.abs(momentum - expected) <= bound)[good]))

@@ -9,7 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import Method
-from dalembert.model import TOLERANCE, System, annihilator, check_start, check_system, offsets_at, violates
+from dalembert.model import (
+    TOLERANCE,
+    System,
+    annihilator,
+    check_start,
+    check_system,
+    check_turns,
+    offsets_at,
+    real_numbers,
+    violates,
+)
 from dalembert.numerics import compiled
 from dalembert.simulate.engine import quick_survey
 
@@ -18,14 +28,13 @@ def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray,
     """The starts as (N, n) arrays, and N."""
     arrays = {}
     for name, x, n in (("q0", q0, system.dimension), ("v0", v0, system.velocity_dimension)):
-        x = np.asarray(x)
-        if x.dtype.kind not in "fiu":
-            raise ValueError(f"{name} must hold real numbers, got {x.dtype}")
+        names = system.coordinates if name == "q0" else system.velocity_names
+        x = real_numbers(name, x, n, names)
         if x.ndim not in (1, 2) or x.shape[-1] != n:
             raise ValueError(
                 f"{name} must have shape (N, {n}), or ({n},) where all members share it; got {x.shape}"
             )
-        arrays[name] = x.astype(float)
+        arrays[name] = x
     sizes = {x.shape[0] for x in arrays.values() if x.ndim == 2} | (
         {np.shape(h)[0]} if np.ndim(h) == 1 else set()
     )
@@ -40,6 +49,7 @@ def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray,
     size = sizes.pop()
     if size == 0:
         raise ValueError("an ensemble needs at least one member")
+    check_turns(system, arrays["q0"])
     q0, v0 = (np.broadcast_to(x, (size, x.shape[-1])) for x in arrays.values())
     return q0, v0, size
 
@@ -85,7 +95,7 @@ _VIOLATES, _ASTRAY = 1, 2
 def _violating(axes_leaves: tuple, axes_tree: Any) -> Callable:
     def one(system, q, v, t):
         system = system.at(t)
-        fault = jnp.where(jnp.any(violates(annihilator(system, q), v, offsets_at(system, q))), _VIOLATES, 0)
+        fault = jnp.where(jnp.any(violates(annihilator(system, q), v, offsets_at(system, q), system.metric(q))), _VIOLATES, 0)
         if system.group is None:
             return fault
         return jnp.where(system.group.defect(q) < TOLERANCE, fault, _ASTRAY)
