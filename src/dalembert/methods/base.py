@@ -176,7 +176,7 @@ class Method(eqx.Module):
         if self.on_groups is False and system.group is not None:
             raise ValueError(
                 f"{name} works in coordinates, but {kind} lives on the group {system.group.name}. Use LieGNI() or "
-                f"Reference(), or coordinates near one configuration: Chart({kind}(), q0)"
+                f"Reference(), or coordinates near one configuration: Chart({type(system).__name__}(), q0)"
             )
         if self.on_groups and system.group is None:
             raise ValueError(

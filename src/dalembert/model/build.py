@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from types import new_class
 from typing import Any
 
+from dalembert.model.hooks import check_arguments
 from dalembert.model.rheonomic import RheonomicSystem
 from dalembert.model.system import System
 
@@ -54,6 +55,9 @@ def system(
     for key, function in given.items():
         if function is not None and not callable(function):
             raise ValueError(f"{key} must be a function, got {type(function).__name__}")
+        if function is not None:
+            extra = "" if parameters is None else "p"
+            check_arguments(name, key, function, rheonomic, extra, bound=False)
     body: dict[str, Any] = {
         "coordinates": tuple(coordinates),
         "units": tuple(units) if isinstance(units, list) else units,

@@ -57,7 +57,9 @@ def check_start(
 def real_numbers(label: str, x: Any, n: int, names: Any) -> np.ndarray:
     """x as an array of real numbers; refuses anything else, and masked entries, which would be taken as numbers."""
     if np.ma.is_masked(x):
-        raise ValueError(f"{label} is a masked array with masked entries, got {x!r}; give a number for each of them")
+        raise ValueError(
+            f"{label} is a masked array with masked entries, got {x!r}; give a number for each of them"
+        )
     try:
         x = np.asarray(x)
     except ValueError as error:  # lists of unequal length
@@ -191,7 +193,9 @@ def _check_angles(system: System, survey: Survey) -> None:
         if np.any(off):
             given = "lagrangian" if function == "potential" and system.gives("lagrangian") else function
             which = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
-            made = ", ".join(f"{name} by {2 * n:+.0f} pi" for name, n in zip(names, turns[np.argmax(off)], strict=True))
+            made = ", ".join(
+                f"{name} by {2 * n:+.0f} pi" for name, n in zip(names, turns[np.argmax(off)], strict=True)
+            )
             raise ValueError(
                 f"{system.label}: {which} is declared an angle, but {given} changes when it grows by full turns "
                 f"({made}), at {np.sum(off)} of {len(off)} configurations near the start; remove it from `angles`"

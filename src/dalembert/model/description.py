@@ -1,5 +1,6 @@
 """Checks of a system's description, which need no state: names, functions, shapes."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from dalembert.model.group_system import GroupSystem
 from dalembert.model.groups import Group
+from dalembert.model.hooks import HOOKS, check_arguments, check_names
 from dalembert.model.survey import FUNCTIONS
 from dalembert.model.system import System, as_arrays
 from dalembert.numerics import is_traced
@@ -29,6 +31,13 @@ def check_system(system: System) -> None:
         raise ValueError(
             f"{name} gives a lagrangian; a GroupSystem is described by inertia() and, where it has one, potential(g)"
         )
+    if isinstance(system, GroupSystem) and system.own_metric:
+        raise ValueError(
+            f"{name} gives metric(g); the kinetic energy of a GroupSystem is that of inertia(), which is constant in the "
+            "body: an inertia that depends on the configuration would need a term that no method on groups has. Give "
+            "inertia(), or write the system in coordinates, as a System with metric(q)"
+        )
+    _check_hooks(system)
     names = system.coordinates
     if not isinstance(names, tuple) or not names or not all(isinstance(c, str) for c in names):
         raise ValueError(
@@ -61,6 +70,24 @@ def check_system(system: System) -> None:
 
 
 _known: set[Any] = set()
+
+
+def _check_hooks(system: System) -> None:
+    """Names and arguments of the functions of a user's class."""
+    kind = type(system)
+    own: dict[str, Any] = {}
+    for base in kind.__mro__:
+        if base.__module__.split(".")[:2] == ["dalembert", "model"] or not issubclass(base, System):
+            continue  # what the library itself defines, and systems from functions, which were checked when made
+        own = {**vars(base), **own}
+    if not own:
+        return
+    check_names(kind.__name__, own, lambda hook: hook in own or (hook != "inertia" and system.gives(hook)))
+    for hook in HOOKS:
+        function = inspect.getattr_static(kind, hook, None)  # as it is written; equinox wraps it
+        function = getattr(function, "method", function)
+        if hook in own and inspect.isfunction(function):
+            check_arguments(kind.__name__, hook, function, system.timed)
 
 
 def _check_functions(system: System) -> None:

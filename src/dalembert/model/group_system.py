@@ -31,6 +31,11 @@ class GroupSystem(System):
         """The inertia, wherever the body is."""
         return self.inertia()
 
+    @property
+    def own_metric(self) -> bool:
+        """Whether the subclass gives a metric of its own, whose derivative no method on groups would know."""
+        return type(self).metric is not GroupSystem.metric
+
     def generators(self, q: Array) -> Array:
         """Body velocities of multiplication from the left: Ad_{g^-1}."""
         return self.group.adjoint(self.group.inverse(q))

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.model.geometry import annihilator, displaced, offsets_at, potential_gradient
-from dalembert.model.rheonomic import Moment, later
+from dalembert.model.rheonomic import later
 from dalembert.model.system import System
 from dalembert.numerics import hurried
 
@@ -75,9 +75,7 @@ def samples(system: System) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @hurried
-def survey(
-    system: System, q: Array, v: Array, shifts: Array, velocities: Array, turns: Array
-) -> Survey:
+def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array, turns: Array) -> Survey:
     """The values at (q, v), at configurations around q, with other velocities, and after full turns of angles.
 
     Where the system depends on time, what is around is at other times too.
@@ -94,7 +92,10 @@ def survey(
     fast = jnp.stack([natural, jnp.full_like(natural, 1 + jnp.max(jnp.abs(v)))])[jnp.arange(SAMPLES) % 2]
     velocities = (velocities * fast).at[0].set(v)
     ticks = 0.31 * jnp.arange(SAMPLES)
-    both = system.gives("constraints") and system.gives("frame"), system.gives("offsets") and system.gives("drift")
+    both = (
+        system.gives("constraints") and system.gives("frame"),
+        system.gives("offsets") and system.gives("drift"),
+    )
 
     def given(tick, q, v):
         there = later(system, tick)
@@ -168,6 +169,8 @@ def is_mechanical(found: Survey) -> bool:
     mass, momentum, velocity = (found.around[name] for name in ("mass", "momentum", "velocity"))
     expected = np.einsum("kij,kj->ki", mass, velocity)
     unit = units(mass)
-    bound = TOLERANCE * np.max(unit * np.abs(velocity) + np.abs(expected) / unit, axis=1, keepdims=True) * unit
+    bound = (
+        TOLERANCE * np.max(unit * np.abs(velocity) + np.abs(expected) / unit, axis=1, keepdims=True) * unit
+    )
     good = np.all(np.isfinite(momentum) & np.isfinite(expected), axis=1)
     return bool(np.all((np.abs(momentum - expected) <= bound)[good]))

@@ -145,8 +145,8 @@ class System(eqx.Module):
 
     @property
     def label(self) -> str:
-        """The name for messages."""
-        return type(self).__name__
+        """The name for messages; it says so where the system has no constraints, which may be a mistake."""
+        return type(self).__name__ + " (no constraints)" * (not self.constrained)
 
     @property
     def dimension(self) -> int:

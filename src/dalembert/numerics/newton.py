@@ -34,9 +34,9 @@ def newton(
 
     `unit` is one over the natural size of the unknowns, one number for all or one for each; corrections are measured
     in it. The iteration stops when the next correction is predicted below rounding, or when corrections at rounding,
-    or below `noise` (what the equations cannot resolve, in the same measure), no longer shrink. With `slope`, which returns an
-    approximate Jacobian, Broyden's updates replace exact Jacobians: cheaper where derivatives of the function
-    are long. Derivatives of the root come from the implicit function theorem, never from the iteration.
+    or below `noise` (what the equations cannot resolve, in the same measure), no longer shrink. With `slope`, which
+    returns an approximate Jacobian, Broyden's updates replace exact Jacobians: cheaper where derivatives of the
+    function are long. Derivatives of the root come from the implicit function theorem, never from the iteration.
     """
     if guess.shape[0] == 0:
         zero = jnp.zeros((), guess.dtype)
@@ -44,9 +44,9 @@ def newton(
     eps = jnp.finfo(guess.dtype).eps
 
     def settled(error, before, count, noise):
-        # Newton's errors go like C e^2, C = e/before^2; those of Broyden at least like e (e/before). The first correction
-        # may be large only in directions in which the equations are linear, so that this C, or this ratio, is too
-        # small. So C counts as at least _CURVATURE, and a ratio counts from the third correction on.
+        # Newton's errors go like C e^2, C = e/before^2; those of Broyden at least like e (e/before). The first
+        # correction may be large only in directions in which the equations are linear, so that this C, or this ratio,
+        # is too small. So C counts as at least _CURVATURE, and a ratio counts from the third correction on.
         if slope is None:
             predicted = (error**3 <= 0.25 * eps * before**2) & (_CURVATURE * error * error <= eps)
         else:

@@ -95,7 +95,11 @@ _VIOLATES, _ASTRAY = 1, 2
 def _violating(axes_leaves: tuple, axes_tree: Any) -> Callable:
     def one(system, q, v, t):
         system = system.at(t)
-        fault = jnp.where(jnp.any(violates(annihilator(system, q), v, offsets_at(system, q), system.metric(q))), _VIOLATES, 0)
+        fault = jnp.where(
+            jnp.any(violates(annihilator(system, q), v, offsets_at(system, q), system.metric(q))),
+            _VIOLATES,
+            0,
+        )
         if system.group is None:
             return fault
         return jnp.where(system.group.defect(q) < TOLERANCE, fault, _ASTRAY)
