@@ -13,6 +13,9 @@ class Status(enum.Enum):
     NO_ROOT = "no step size keeps the energy: its equation has no root near the last step"
     NONPOSITIVE_H = "no step forward keeps the energy: the root of its equation is a negative step size"
     STEP_LOST = "the energy no longer determines the step size: rounding is all that is left of its equation"
+    OFF_CONSTRAINT = "the start velocity violates the constraint"
+    NOT_DEFINITE = "the mass matrix at the start is not positive definite"
+    NO_ELEMENT = "the start is not an element of the group"
 
     @property
     def code(self) -> int:
@@ -40,4 +43,7 @@ _REMEDIES = {
     Status.NO_ROOT: _EQUAL,
     Status.NONPOSITIVE_H: _EQUAL,
     Status.STEP_LOST: _EQUAL,
+    Status.OFF_CONSTRAINT: "start with a velocity that the constraint allows, or say project=True",
+    Status.NOT_DEFINITE: "check that masses and moments of inertia are positive",
+    Status.NO_ELEMENT: "start with an element of the group",
 }

@@ -1,7 +1,7 @@
 """Systems from plain functions."""
 
 from collections.abc import Callable, Mapping
-from types import new_class
+from types import FunctionType, new_class
 from typing import Any
 
 from dalembert.model.hooks import check_arguments
@@ -75,9 +75,29 @@ def system(
     if parameters is not None:
         body["__annotations__"] = {"parameters": dict}
     base = RheonomicSystem if rheonomic else System
-    made = new_class(name, (base,), exec_body=lambda space: space.update(body))
-    made.recipe = {
+    recipe = {
         "coordinates": tuple(coordinates), **given, "units": units, "angles": angles, "name": name,
         "rheonomic": rheonomic, "parameters": parameters,
     }  # fmt: skip
+    same = (*(_sameness(value) for key, value in recipe.items() if key != "parameters"), parameters is None)
+    made = _made.get(same)
+    if made is None:
+        made = new_class(name, (base,), exec_body=lambda space: space.update(body))
+        made.recipe = recipe
+        _made[same] = made
+        while len(_made) > 256:
+            _made.pop(next(iter(_made)), None)
     return made() if parameters is None else made(dict(parameters))
+
+
+_made: dict[Any, type] = {}
+"""Classes by what they were made from: a notebook's cell that is run again makes no new one."""
+
+
+def _sameness(value: Any) -> Any:
+    """What two functions must have in common to be the same at all times: the code and all that it reads."""
+    if isinstance(value, FunctionType):
+        # The class keeps the functions and so all that they read: no number of an object is used twice.
+        defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+        return value.__code__, *map(id, (value.__globals__, *(value.__closure__ or ()), *defaults))
+    return id(value) if callable(value) else repr(value)

@@ -13,7 +13,7 @@ from dalembert.model.groups import Group
 from dalembert.model.hooks import HOOKS, check_arguments, check_names
 from dalembert.model.survey import FUNCTIONS
 from dalembert.model.system import System, as_arrays
-from dalembert.numerics import is_traced
+from dalembert.numerics import current, is_traced
 
 
 def check_system(system: System) -> None:
@@ -59,17 +59,20 @@ def check_system(system: System) -> None:
         raise ValueError(f"{name} gives neither lagrangian({t}q, v) nor metric({t}q); define one of the two")
     if system.gives("lagrangian") and (system.gives("metric") or system.gives("potential")):
         raise ValueError(f"{name} gives both lagrangian and metric or potential; keep one description")
-    leaves, tree = jax.tree.flatten(as_arrays(system))
+    system = current(as_arrays(system))
+    leaves, tree = jax.tree.flatten(system)
     for leaf in leaves:
         if not is_traced(leaf) and not np.all(np.isfinite(leaf)):
             raise ValueError(f"{name}: a parameter is NaN or infinite in {system}; give finite numbers")
     key = (tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
     if key not in _known:  # shapes depend on nothing else
         _check_shapes(system)
-        _known.add(key)
+        _known[key] = None
+        while len(_known) > 256:
+            _known.pop(next(iter(_known)), None)
 
 
-_known: set[Any] = set()
+_known: dict[Any, None] = {}
 
 
 def _check_hooks(system: System) -> None:

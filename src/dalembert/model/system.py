@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.model.groups import Group
-from dalembert.numerics import is_traced
+from dalembert.numerics import current, is_traced
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class System(eqx.Module):
             raise ValueError(
                 f"{type(self).__name__} gives neither lagrangian(q, v) nor metric(q); define one of the two"
             )
-        return _second_derivative(self, q)
+        return _second_derivative(current(self), q)
 
     def potential(self, q: Array) -> Array:
         """The potential energy V(q), from the Lagrangian where it is not given; else zero."""

@@ -2,6 +2,7 @@
 
 from dalembert.numerics.compiled import compiled, hurried, is_traced
 from dalembert.numerics.extrapolation import extrapolated_step
+from dalembert.numerics.fingerprint import current, fingerprint
 from dalembert.numerics.linear import (
     inverse_square_root,
     matmul,
@@ -28,8 +29,10 @@ __all__ = [
     "compiled",
     "cosine",
     "cotangent_ratio",
+    "current",
     "excess_ratio",
     "extrapolated_step",
+    "fingerprint",
     "hurried",
     "inverse_square_root",
     "is_traced",

@@ -7,6 +7,8 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
+from dalembert.numerics.fingerprint import current
+
 # XLA's newer fusion emitters on CPU double the compile time of a step and gain nothing at these sizes.
 _OPTIONS = {"xla_cpu_use_fusion_emitters": False}
 # Half the compile time again, for code that runs twice as long.
@@ -18,14 +20,32 @@ def is_traced(tree: Any) -> bool:
     return any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
 
 
+# Kinds of arguments whose compiled code a function keeps. A kind is a class of systems, so that a program which makes
+# ever new systems does not fill the memory.
+_MOST = 48
+
+
 def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable:
-    """jit with quick compilation; plain jit inside other JAX code, or where JAX does not know the options."""
+    """jit with quick compilation; plain jit inside other JAX code, or where JAX does not know the options.
+
+    Systems and methods among the arguments are read anew: what was compiled before something that their functions
+    read has changed is not used after.
+    """
     quick, plain = jax.jit(function, compiler_options=options), jax.jit(function)
     known = True
+    kinds: set[Any] = set()
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
         nonlocal known
+        arguments = current(arguments)
+        kind = jax.tree.structure(arguments)
+        if kind not in kinds:
+            if len(kinds) >= _MOST:
+                kinds.clear()
+                for each in (quick, plain):
+                    each.clear_cache()  # pyright: ignore[reportAttributeAccessIssue]
+            kinds.add(kind)
         if known and not is_traced(arguments):
             try:
                 return quick(*arguments)

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import threading
 import warnings
+from collections import OrderedDict
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 from dalembert.kernels import Loop, Unsupported, evaluate, pack
 from dalembert.methods import Method, State, Status
 from dalembert.model import System, survey
+from dalembert.numerics import current
 from dalembert.simulate.loop import CAPACITY, Rows, attempt, begin, first_carry, is_timed, output, run_chunk
 
 
@@ -86,34 +88,64 @@ class Native:
         )
 
 
-_surveyed: set[Any] = set()
+class Recent(OrderedDict):
+    """What was used last, up to a number; the rest is forgotten, and its machine code with it."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.most, self.lock = most, threading.Lock()
+
+    def find(self, key: Any) -> Any:
+        """The value, or None."""
+        with self.lock:
+            if key in self:
+                self.move_to_end(key)
+            return self.get(key)
+
+    def keep(self, key: Any, value: Any) -> Any:
+        """The value that is there now: an earlier one, where two threads made it at once."""
+        with self.lock:
+            value = self.setdefault(key, value)
+            self.move_to_end(key)
+            while len(self) > self.most:
+                self.popitem(last=False)
+            return value
+
+
+_surveyed = Recent(256)
 
 
 def quick_survey(*arguments: Any) -> Any:
     """The survey of a system: of a kind met for the first time without compiling, later by the compiled function."""
+    arguments = current(arguments)
     kind = jax.tree.structure(arguments[0])
-    if kind not in _surveyed:
-        _surveyed.add(kind)
+    if _surveyed.find(kind) is None:
+        _surveyed.keep(kind, True)
         with contextlib.suppress(Unsupported):
             return evaluate(survey.__wrapped__, *arguments)  # pyright: ignore[reportFunctionMemberAccess]
     return survey(*arguments)
 
 
-_known: dict[Any, Any] = {}
-_lock = threading.Lock()
+LOOPS = 64
+"""Time loops that are kept: each takes one to three megabytes, machine code included."""
+_known = Recent(LOOPS)
 
 
 def loop_of(system: System, method: Method) -> Loop:
-    """The time loop of a method on a system, in scalar operations; made once for all values of parameters."""
+    """The time loop of a method on a system, in scalar operations; made once for all values of parameters.
+
+    The user's functions are traced without holding a lock: they may run simulations themselves.
+    """
+    system, method = current((system, method))
     leaves, tree = jax.tree.flatten((system, method))
     key = (tree, tuple((np.shape(x), str(x.dtype)) for x in leaves))
-    with _lock:
-        if key not in _known:
-            try:
-                _known[key] = _make(system, method)
-            except Unsupported as error:
-                _known[key] = error.with_traceback(None)
-        found = _known[key]
+    found = _known.find(key)
+    if found is None:
+        try:
+            found = _make(system, method)
+        except Unsupported as error:
+            found = error.with_traceback(None)
+        found = _known.keep(key, found)
     if isinstance(found, Unsupported):
         raise Unsupported(found.primitive, found.why)  # anew, so that no traceback grows from run to run
     return found
@@ -138,7 +170,7 @@ def _make(system: System, method: Method) -> Loop:
     )
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=LOOPS)
 def compiled_single(loop: Loop) -> Any:
     """The loop's functions for one trajectory, as machine code."""
     return loop.single()
@@ -150,7 +182,7 @@ def single(system: System, method: Method) -> tuple[Loop, Any]:
     return loop, compiled_single(loop)
 
 
-_warned: set[Any] = set()
+_warned = Recent(256)
 
 
 def wants_kernel(method: Method) -> bool:
@@ -183,9 +215,9 @@ def engine(system: System, method: Method, h: Any) -> Xla | Native:
 
 def tell(system: System, method: Method, error: Unsupported, above: int = 5) -> None:
     """The one warning about a primitive without a scalar form, at the user's line, `above` calls from here."""
-    key = (jax.tree.structure(system), type(method), error.primitive)
-    if key not in _warned:
-        _warned.add(key)
+    key = (jax.tree.structure(current(system)), type(method), error.primitive)
+    if _warned.find(key) is None:
+        _warned.keep(key, True)
         warnings.warn(
             f"{system.label} with {method.spelling} uses {error}, which has no form in scalar operations: "
             "the run goes through XLA instead, with the same result, slower",

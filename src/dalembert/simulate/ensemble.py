@@ -13,7 +13,7 @@ import numpy as np
 from dalembert.kernels import Loop, Unsupported, lanes_here, many
 from dalembert.methods import Method, State, Status
 from dalembert.model import System, as_arrays, check_system
-from dalembert.numerics import compiled, is_traced
+from dalembert.numerics import compiled, current, fingerprint, is_traced
 from dalembert.simulate.engine import loop_of, tell, wants_kernel
 from dalembert.simulate.loop import Rows, is_timed, scan
 from dalembert.simulate.members import check_members, member_starts, varied_leaves
@@ -69,12 +69,14 @@ def ensemble(
         raise ValueError(
             "ensemble runs on numbers; inside jax.jit, jax.grad and jax.vmap use jax.vmap of simulate"
         )
+    made = {"system": system, "method": method, "h": h, "save_every": int(save_every)}
+    made["fingerprint"] = fingerprint(system)
+    system, method = current((system, method))
     leaves, tree = jax.tree.flatten((system, method, h))
     varied = varied_leaves(system, method, h, size, vary)
     check_members(tree, leaves, varied, q0, v0, t0)
     start = State.of(q0, v0, np.full(size, float(t0)) if is_timed(system, method) else None)
     platform = _platform(devices)
-    made = {"system": system, "method": method, "h": h, "save_every": int(save_every)}
     index = saved_steps(int(steps), int(save_every))
     t = t0 + np.multiply.outer(h, index)
     label = f"{size:,} x {system.label} by {method.spelling}"

@@ -9,8 +9,8 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.methods import Method, State, Status
-from dalembert.model import System, nearest_velocity
-from dalembert.numerics import compiled
+from dalembert.model import TOLERANCE, System, annihilator, nearest_velocity, offsets_at, violates
+from dalembert.numerics import compiled, solve_spd
 
 CAPACITY = 8192
 """Rows a chunk can save; fixed, so that the number of steps never enters a compiled shape."""
@@ -42,11 +42,31 @@ class Rows(NamedTuple):
     """The time, where steps differ in size."""
     told: dict[str, Array] = {}  # noqa: RUF012
     """What the method says of the step."""
+    near: Array | None = None
+    """q without the full turns of its angles, where there are any."""
 
 
 def is_timed(system: System, method: Method) -> bool:
     """Whether the loop has to know the time: the system depends on it, or steps differ in size."""
     return system.timed or method.variable_step
+
+
+def start_fault(system: System, q: Array, v: Array, t: Any) -> Array:
+    """The code of what is wrong with a start, as far as compiled code can tell; zero where nothing is.
+
+    On a group, whether q is an element; the mass matrix; whether v satisfies the constraint.
+    """
+    system = system.at(t)
+    mass = system.metric(q)
+    bad = jnp.any(violates(annihilator(system, q), v, offsets_at(system, q), mass))
+    fault = jnp.where(bad, Status.OFF_CONSTRAINT.code, Status.OK.code)
+    unit = jnp.sqrt(jnp.abs(jnp.diagonal(mass)))
+    # A matrix that is not positive definite has no solution here.
+    definite = jnp.isfinite(jnp.sum(solve_spd(mass / (unit[:, None] * unit), jnp.ones_like(unit))))
+    fault = jnp.where(definite, fault, Status.NOT_DEFINITE.code)
+    if system.group is None:
+        return fault
+    return jnp.where(system.group.defect(q) < TOLERANCE, fault, Status.NO_ELEMENT.code)
 
 
 def first_carry(system: System, method: Method, start: State, h: Array) -> Carry:
@@ -66,8 +86,9 @@ def begin(system: System, method: Method, start: State, h: Array) -> tuple[Carry
 
 def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
     """The row of the current state, full turns added back to angles."""
-    q, v, t = carry.state.q, carry.state.v, carry.state.t
+    q, v, t, near = carry.state.q, carry.state.v, carry.state.t, None
     if system.angles:
+        near = q
         # Adding turns rounds the angle, so the velocity is projected onto D where the row says q is.
         turned = jnp.any(carry.turns != 0)
         q = q + 2 * jnp.pi * carry.turns
@@ -75,7 +96,7 @@ def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
     state = State.of(q, v, t)
     v_full, multipliers = method.output(system, state, carry.memory, h)
     when = t if method.variable_step else None
-    return Rows(q, v, v_full, multipliers, when, method.told(system, state, carry.memory))
+    return Rows(q, v, v_full, multipliers, when, method.told(system, state, carry.memory), near)
 
 
 def attempt(system: System, method: Method, carry: Carry, h: Array, clock: bool = True) -> Carry:

@@ -5,23 +5,19 @@ from functools import lru_cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from dalembert.methods import Method
+from dalembert.methods import Method, Status
 from dalembert.model import (
-    TOLERANCE,
     System,
-    annihilator,
     check_start,
     check_system,
     check_turns,
-    offsets_at,
     real_numbers,
-    violates,
 )
 from dalembert.numerics import compiled
 from dalembert.simulate.engine import quick_survey
+from dalembert.simulate.loop import start_fault
 
 
 def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray, np.ndarray, int]:
@@ -76,7 +72,10 @@ def check_members(
         )[0]
         found.append(np.asarray(_faults(axes)(systems, q0[part], v0[part], float(t0))))
     found = np.concatenate(found)
-    off, bad = np.flatnonzero(found == _ASTRAY), np.flatnonzero(found == _VIOLATES)
+    off, bad, negative = (
+        np.flatnonzero(found == status.code)
+        for status in (Status.NO_ELEMENT, Status.OFF_CONSTRAINT, Status.NOT_DEFINITE)
+    )
     if off.size and system.group is not None:
         raise ValueError(f"{system.label}: q0 is not an element of {system.group.name} for {_members(off)}")
     if bad.size:
@@ -85,27 +84,18 @@ def check_members(
             f"{'b(q0)' if system.affine else 0} for {_members(bad)}; start each member with a velocity that its own "
             "constraint allows"
         )
+    if negative.size:
+        raise ValueError(
+            f"{system.label}: the mass matrix is not positive definite at the start for {_members(negative)}; check "
+            "that masses and moments of inertia are positive"
+        )
     method.check(system, check_start(system, q0[0], v0[0], quick_survey, t0))
-
-
-_VIOLATES, _ASTRAY = 1, 2
 
 
 @lru_cache(maxsize=64)
 def _violating(axes_leaves: tuple, axes_tree: Any) -> Callable:
-    def one(system, q, v, t):
-        system = system.at(t)
-        fault = jnp.where(
-            jnp.any(violates(annihilator(system, q), v, offsets_at(system, q), system.metric(q))),
-            _VIOLATES,
-            0,
-        )
-        if system.group is None:
-            return fault
-        return jnp.where(system.group.defect(q) < TOLERANCE, fault, _ASTRAY)
-
     axes = jax.tree.unflatten(axes_tree, axes_leaves)
-    return compiled(lambda systems, q, v, t: jax.vmap(one, (axes, 0, 0, None))(systems, q, v, t))
+    return compiled(lambda systems, q, v, t: jax.vmap(start_fault, (axes, 0, 0, None))(systems, q, v, t))
 
 
 def _faults(axes: Any) -> Callable:

@@ -5,18 +5,18 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import Method, State, Status
-from dalembert.model import System, as_arrays, check_start, check_system
-from dalembert.numerics import is_traced
+from dalembert.model import System, as_arrays, check_start, check_system, nearest_velocity
+from dalembert.numerics import current, fingerprint, hurried, is_traced
 from dalembert.simulate.differentiable import differentiable_run
 from dalembert.simulate.engine import engine, has_kernel, quick_survey
-from dalembert.simulate.loop import CAPACITY, Rows, is_timed, scan
+from dalembert.simulate.loop import CAPACITY, is_timed, scan, start_fault
 from dalembert.simulate.progress import progress_bar
 from dalembert.simulate.status import MotionWarning, SimulationError
 from dalembert.simulate.trajectory import Trajectory
@@ -37,34 +37,38 @@ def simulate(
     t0: Any = 0.0,
     throw: bool = True,
     progress: bool | Callable[[int, int], None] = False,
+    project: bool = False,
+    on_failure: Literal["nan", "hold"] = "nan",
 ) -> Trajectory:
     """Runs `method` on `system` from (q0, v0) at the time t0, for `steps` steps of size h (of EDLA: the first one).
 
-    Every `save_every`-th state is kept, and the last one; row 0 is the start. The start velocity must
-    satisfy the constraint. A run that fails raises SimulationError with step, time and what to try; with
-    `throw=False` it returns what was computed, and `status` says why it ended. Ctrl-C ends the run and
-    returns what was computed. `progress=True` shows a bar on a terminal (plain lines elsewhere); a
+    Every `save_every`-th state is kept, and the last one; row 0 is the start. The start velocity must satisfy the
+    constraint; with `project=True` the nearest one that does is taken instead. A run that fails raises
+    SimulationError with step, time and what to try; with `throw=False` it returns what was computed, and `status` says
+    why it ended. Ctrl-C ends the run and returns what was computed. `progress=True` shows a bar on a terminal (plain lines elsewhere); a
     function is called with (steps done, steps).
 
     Inside jax.grad, jax.jvp, jax.jit and jax.vmap the result is differentiable in the parameters, q0, v0
-    and h. Where values are not known only shapes are checked. Failure never raises there: `status` is a
-    number, and rows after the failure repeat the last good state.
+    and h. Where values are not known only shapes are checked beforehand, and failure never raises: `status` is a
+    number, and the rows after the failure are NaN, with derivatives that are, so that no optimiser takes them for an
+    answer. A start that the system does not allow (a velocity off the constraint, a mass matrix that is not positive
+    definite) is NaN from row 0 on. With `on_failure="hold"` the rows after a failure repeat the last good state.
     """
     check_numbers(h, steps, save_every, t0)
+    if on_failure not in ("nan", "hold"):
+        raise ValueError(f'on_failure must be "nan" or "hold", got {on_failure!r}')
+    if not isinstance(project, bool):
+        raise ValueError(f"project must be True or False, got {project!r}")
     steps, save_every = int(steps), int(save_every)
-    _check_once(system, method, q0, v0, t0)
-    traced = is_traced((system, method, q0, v0, h, t0))
-    system, method = as_arrays(system), as_arrays(method)
-    if traced:
-        q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
-        start = State.of(q0, v0, t0 if is_timed(system, method) else None)
-        (code, residual, done), rows = _traced(system, method, start, h, steps, save_every)
-        index = jnp.asarray(saved_steps(steps, save_every))
-        end = {"code": code, "steps": done, "residual": residual}
-        made = {"system": system, "method": method, "h": h, "save_every": save_every}
-        t = t0 + index * h if rows.t is None else rows.t
-        return Trajectory(**{**rows._asdict(), "t": t}, **end, **made)
-    with _telling_of_closures():
+    if is_traced((system, method, q0, v0, h, t0)):
+        v0 = _projected(system, method, q0, v0, t0) if project else v0
+        _check_once(system, method, q0, v0, t0)
+        return _traced(as_arrays(system), as_arrays(method), q0, v0, h, t0, steps, save_every, on_failure)
+    # All values are known, whatever other JAX code is being traced around this call: nothing of that may enter.
+    with _telling_of_closures(), jax.ensure_compile_time_eval():
+        v0 = _projected(system, method, q0, v0, t0) if project else v0
+        _check_once(system, method, q0, v0, t0)
+        system, method = as_arrays(system), as_arrays(method)
         q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
         start = State.of(q0, v0, t0 if is_timed(system, method) else None)
         solution = _run(system, method, start, h, t0, steps, save_every, progress)
@@ -77,13 +81,29 @@ def simulate(
     return solution
 
 
+def _projected(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> Any:
+    """The allowed velocity nearest to v0 in the kinetic metric."""
+    check_system(system)
+    check_method(method)
+    _check_shapes(system, q0, v0)
+    arrays = as_arrays(system)
+    q, v, t = (jnp.asarray(x, float) for x in (q0, v0, t0))
+    found = _nearest(arrays, q, v, t)
+    return found if is_traced((system, q0, v0, t0)) else np.asarray(found)
+
+
+@hurried
+def _nearest(system: System, q: Any, v: Any, t: Any) -> Any:
+    return nearest_velocity(system.at(t), q, v)
+
+
 _passed: OrderedDict[Any, None] = OrderedDict()
 
 
 def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
     """Refuses what does not fit together. What passed is remembered: the next run from there, with another step
     size perhaps, need not be checked again."""
-    leaves, tree = jax.tree.flatten((system, method, q0, v0, t0))
+    leaves, tree = jax.tree.flatten((*current((system, method)), q0, v0, t0))
     traced = is_traced(leaves)
     key = None if traced else (tree, *((x.shape, x.dtype.str, x.tobytes()) for x in map(np.asarray, leaves)))
     if key is not None and key in _passed:
@@ -94,23 +114,39 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
         _check_shapes(system, q0, v0)
         method.check_description(system)
         return
-    with _telling_of_closures():
+    with _telling_of_closures(), jax.ensure_compile_time_eval():
         method.check(system, check_start(system, q0, v0, quick_survey, t0))
     _passed[key] = None
     if len(_passed) > 64:
         _passed.popitem(last=False)
 
 
-def _traced(system, method, start, h, steps, save_every) -> tuple[Any, Rows]:
+def _traced(system, method, q0, v0, h, t0, steps, save_every, on_failure) -> Trajectory:
     """A run inside other JAX code: by a kernel where there is one, else as a scan."""
-    if has_kernel(system, method):
-        return differentiable_run(system, method, start, h, steps, save_every)
-    carry, rows = scan(system, method, start, h, steps, save_every)
-    return (carry.code, carry.residual, carry.step), rows
+    q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
+    start = State.of(q0, v0, t0 if is_timed(system, method) else None)
+    inner = current((system, method))
+    if has_kernel(*inner):
+        (code, residual, done), rows = differentiable_run(*inner, start, h, steps, save_every)
+    else:
+        carry, rows = scan(*inner, start, h, steps, save_every)
+        code, residual, done = carry.code, carry.residual, carry.step
+    index = jnp.asarray(saved_steps(steps, save_every))
+    fault = start_fault(inner[0], q0, v0, t0)
+    code = jnp.where(fault == Status.OK.code, code, fault).astype(jnp.int32)
+    t = t0 + index * h if rows.t is None else rows.t
+    if on_failure == "nan":
+        # Multiplied, not chosen: derivatives become NaN with the values.
+        lost = (fault != Status.OK.code) | ((code != Status.OK.code) & (index > done))
+        spoilt = jnp.where(lost, jnp.nan, 1.0)
+        rows = jax.tree.map(lambda x: x * spoilt.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype), rows)
+    end = {"code": code, "steps": done, "residual": residual}
+    made = {"system": system, "method": method, "h": h, "save_every": save_every}
+    return Trajectory(**{**rows._asdict(), "t": t}, **end, **made)
 
 
 def _run(system, method, start, h, t0, steps, save_every, progress) -> Trajectory:
-    loop = engine(system, method, h)
+    loop = engine(*current((system, method)), h)
     chunks = [loop.begin(start)]
     interrupted = False
     with progress_bar(progress, steps, f"{system.label} by {method.spelling}") as advance:
@@ -146,7 +182,7 @@ def _run(system, method, start, h, t0, steps, save_every, progress) -> Trajector
     told = {"code": code, "steps": end.done, "residual": end.residual}
     told = {name: np.asarray(value) for name, value in told.items()}
     made = {"system": system, "method": method, "h": h, "save_every": save_every}
-    return Trajectory(**{**rows._asdict(), "t": t}, **told, **made)
+    return Trajectory(**{**rows._asdict(), "t": t}, **told, **made, fingerprint=fingerprint(system))
 
 
 @contextlib.contextmanager

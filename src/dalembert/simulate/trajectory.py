@@ -11,7 +11,7 @@ import numpy as np
 
 from dalembert.methods import Method, Status, parasitic_amplitude
 from dalembert.model import System, acceleration, annihilator, moving_energy, offsets_at, total_energy
-from dalembert.numerics import compiled, is_traced
+from dalembert.numerics import compiled, current, fingerprint, is_traced
 
 if TYPE_CHECKING:
     import xarray
@@ -76,6 +76,11 @@ class Trajectory(eqx.Module):
     """Of an ensemble: which leaves of (system, method) hold one value a member."""
     stored: dict[str, Any] | None = None
     """What a file told of a run whose system is not at hand."""
+    near: Any = None
+    """(K, n) the configurations without the full turns of their angles, as the method knows them: an angle of many
+    turns has lost digits. None where there are no angles."""
+    fingerprint: int | None = eqx.field(static=True, default=None)
+    """Of what the system's functions read when the run was made; they must still read the same to be measured by."""
     told: dict[str, Any] = eqx.field(default_factory=dict)
     """(K,) numbers the method says of the step that ends at a row, by name; those of EDLA are in its docstring."""
 
@@ -133,13 +138,12 @@ class Trajectory(eqx.Module):
         """(K,) total energy of v, or with `full=True` of the method's own velocity; of EDLA E^+ of the steps."""
         if full and "E_plus" in self.told:
             return self.told["E_plus"]
-        return self._measured(
-            "energy_full" if full else "energy", total_energy, self.v_full if full else self.v
-        )
+        name, v = ("energy_full", self.v_full) if full else ("energy", self.v)
+        return self._measured(name, total_energy, v, self.near)
 
     def moving_energy(self) -> Any:
         """(K,) of affine constraints: the energy less p . Z, Z the drift; kept where Z moves along a symmetry."""
-        return self._measured("moving_energy", moving_energy, self.v)
+        return self._measured("moving_energy", moving_energy, self.v, self.near)
 
     def constraint_residual(self) -> Any:
         """(K,) the largest entry of A(q) v, or of A(q) v - b(q) where the constraints are affine."""
@@ -177,6 +181,7 @@ class Trajectory(eqx.Module):
         lam = None if self.lam is None else self.lam[i]
         t = self.t[i] if np.ndim(self.t) == 2 else self.t
         parts["told"] = {name: x[i] for name, x in self.told.items()}
+        parts |= {"fingerprint": self.fingerprint, "near": None if self.near is None else self.near[i]}
         return Trajectory(t, lam=lam, **parts, system=own[0], method=own[1], h=h, save_every=self.save_every)
 
     def _stored(self, name: str) -> Any:
@@ -186,18 +191,34 @@ class Trajectory(eqx.Module):
             )
         return self.stored[name]
 
-    def _measured(self, name: str, function: Callable, v: Any) -> Any:
+    def _measured(self, name: str, function: Callable, v: Any, q: Any = None) -> Any:
         """function(system, q, v) at every row (and member), or what was stored of it."""
         if self.system is None:
             return self._stored(name)
+        if self.changed:
+            raise ValueError(
+                f"the functions of {self.system.label} have changed since this run (a global, something in a closure, or "
+                f"a method that they use), so they cannot tell its {name.replace('_', ' ')}. Run it again; what changes "
+                "between runs is better a field of the system, or in parameters="
+            )
+        system, q = current(self.system), self.q if q is None else q
         if np.ndim(self.q) == 2:
-            return self._plain(_over_rows(function)(self.system, self.t, self.q, v))
-        leaves, tree = jax.tree.flatten(self.system)
+            return self._plain(_over_rows(function)(system, self.t, q, v))
+        leaves, tree = jax.tree.flatten(system)
         varied = ((True,) * len(leaves) if self.varied is None else self.varied)[
             : len(leaves)
         ]  # None: by jax.vmap
         t = jnp.broadcast_to(self.t, np.shape(self.q)[:2])
-        return self._plain(_over_members(function, varied, tree)(self.system, t, self.q, v))
+        return self._plain(_over_members(function, varied, tree)(system, t, q, v))
+
+    @property
+    def changed(self) -> bool:
+        """Whether the system's functions read something else now than when the run was made."""
+        return (
+            self.system is not None
+            and self.fingerprint is not None
+            and fingerprint(self.system) != self.fingerprint
+        )
 
     def _plain(self, x: Any) -> Any:
         return np.asarray(x) if isinstance(self.q, np.ndarray) else x

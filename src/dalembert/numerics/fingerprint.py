@@ -1,0 +1,325 @@
+"""What functions read besides their arguments, so that code compiled before it changed is not used after.
+
+JAX traces a function once for each kind of argument, and the kind of a system is its class with its static fields. A
+number in a closure, a global, a default, a class attribute or a replaced method is no part of that: a run after it
+changed would repeat the run before. Here all of it is read and compared, and a system whose functions read something
+else is given a class of its own before any compiled code sees it. Equal functions, as in a notebook's cell that is
+run again, share one class.
+"""
+
+import dis
+import functools
+import hashlib
+import sys
+import types
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.core import Tracer
+
+T = TypeVar("T")
+
+# What is compared at most, in objects; beyond it a change cannot be noticed, and a warning says so.
+_MOST = 20_000
+# Kinds of systems and methods that are remembered.
+_KINDS = 256
+
+_OWN = ("dalembert.zoo",)
+"""Parts of the library whose functions users may replace."""
+
+
+@functools.cache
+def _stable(module: str) -> bool:
+    """Whether a module is installed software, whose functions do not change while a program runs."""
+    if module.startswith(_OWN):
+        return False
+    top = module.partition(".")[0]
+    if top == "dalembert" or (top in sys.stdlib_module_names and top != "__main__"):
+        return True
+    file = getattr(sys.modules.get(top), "__file__", None) or ""
+    return "site-packages" in file or "dist-packages" in file
+
+
+@functools.lru_cache(maxsize=4096)
+def _reads(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The globals, and the attributes of anything, that a function reads, and those inside of it."""
+    names: dict[str, None] = {}
+    attributes: dict[str, None] = {}
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            names[step.argval] = None
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            attributes[step.argval] = None
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            more = _reads(inner)
+            names |= dict.fromkeys(more[0])
+            attributes |= dict.fromkeys(more[1])
+    return tuple(names), tuple(attributes)
+
+
+class _Reader:
+    """Turns what functions read into one value that can be compared."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, int] = {}
+        self.alive: list[Any] = []  # so that no number of an object is used twice
+        self.opaque: list[str] = []
+
+    def read(self, x: Any) -> Hashable:
+        if x is None or isinstance(x, bool | int | str | bytes):
+            return (type(x).__name__, x)
+        if isinstance(x, float | complex | np.generic):
+            return (type(x).__name__, repr(x))
+        if isinstance(x, Tracer):
+            return ("traced", id(x))
+        if id(x) in self.seen:
+            return ("again", self.seen[id(x)])
+        self.seen[id(x)] = len(self.seen)
+        self.alive.append(x)
+        if len(self.seen) > _MOST:
+            return self._unknown(x)
+        return self._object(x)
+
+    def _object(self, x: Any) -> Hashable:
+        if isinstance(x, np.ndarray | jax.Array):
+            return self._array(x)
+        if isinstance(x, tuple | list):
+            return (type(x).__name__, *map(self.read, x))
+        if isinstance(x, set | frozenset):
+            return (type(x).__name__, frozenset(map(self.read, x)))
+        if isinstance(x, dict | types.MappingProxyType):
+            return ("dict", *((self.read(key), self.read(value)) for key, value in x.items()))
+        if isinstance(x, staticmethod | classmethod):
+            return (type(x).__name__, self.read(x.__func__))
+        if isinstance(x, property):
+            return ("property", *map(self.read, (x.fget, x.fset)))
+        if isinstance(x, types.ModuleType):
+            return ("module", x.__name__)
+        if isinstance(x, functools.partial):
+            return ("partial", self.read(x.func), self.read(x.args), self.read(x.keywords))
+        if _stable(getattr(x, "__module__", None) or type(x).__module__) and not isinstance(x, eqx.Module):
+            return self._installed(x)
+        if isinstance(x, types.FunctionType):
+            return self.function(x)
+        if isinstance(x, types.MethodType):
+            return ("method", self.read(x.__func__), self.read(x.__self__))
+        if isinstance(x, type):
+            return self.kind(x)
+        if hasattr(x, "__wrapped__"):
+            return ("wrapped", type(x).__qualname__, self.read(getattr(x, "__wrapped__")))  # noqa: B009
+        inside = getattr(x, "__dict__", None)
+        slots = [name for base in type(x).__mro__ for name in _slots(base)]
+        if inside is None and not slots:
+            return self._unknown(x)
+        held = {name: getattr(x, name) for name in slots if hasattr(x, name)} | dict(inside or {})
+        return ("object", self.read(type(x)), self.read(held))
+
+    def _installed(self, x: Any) -> Hashable:
+        """A thing of installed software: a function or class of it is what it is; an object of it may change."""
+        if (callable(x) and not getattr(x, "__dict__", None)) or isinstance(x, type | types.FunctionType):
+            return ("installed", id(x))
+        if hasattr(x, "__wrapped__"):  # a user's function in jax.jit
+            return ("wrapped", type(x).__qualname__, self.read(getattr(x, "__wrapped__")))  # noqa: B009
+        inside = getattr(x, "__dict__", None)
+        return ("object", id(type(x)), self.read(dict(inside))) if inside else self._unknown(x)
+
+    def _unknown(self, x: Any) -> Hashable:
+        self.opaque.append(type(x).__name__)
+        return ("unknown", id(x))
+
+    def _array(self, x: Any) -> Hashable:
+        try:
+            array = np.asarray(x)
+        except TypeError:  # keys of random numbers
+            array = np.asarray(jax.random.key_data(x))
+        if array.dtype.kind == "O":
+            return ("objects", array.shape, *map(self.read, array.flat))
+        digest = hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).digest()
+        return ("array", array.dtype.str, array.shape, digest)
+
+    def function(self, f: types.FunctionType) -> Hashable:
+        """The code, and all that it reads besides its arguments."""
+        names, attributes = _reads(f.__code__)
+        found: list[Hashable] = [
+            "function",
+            f.__code__,
+            self.read(f.__defaults__),
+            self.read(f.__kwdefaults__),
+        ]
+        for cell in f.__closure__ or ():
+            try:
+                found.append(self.read(cell.cell_contents))
+            except ValueError:  # not filled yet
+                found.append("empty")
+        for name in names:
+            if name not in f.__globals__:
+                continue
+            value = f.__globals__[name]
+            found += [name, self.read(value)]
+            if isinstance(value, types.ModuleType) and not _stable(value.__name__):
+                found += [(key, self.read(vars(value)[key])) for key in attributes if key in vars(value)]
+        return tuple(found)
+
+    def kind(self, x: type) -> Hashable:
+        """A class: what it and the classes below it define, apart from those of the library."""
+        found: list[Hashable] = ["class", x.__module__, x.__qualname__]
+        for base in x.__mro__:
+            if _stable(base.__module__) and not vars(base).get("recipe"):
+                found.append(id(base))
+                continue
+            self.seen.setdefault(id(base), len(self.seen))
+            if vars(base).get("recipe"):  # made from functions: they are all there is
+                made = vars(base)["recipe"]
+                found += [self.read(made[name]) for name in made if name != "parameters"]
+                found += sorted(made["parameters"] or ())
+                continue
+            found.append(str(vars(base).get("__annotations__")))
+            for name, value in vars(base).items():
+                if name not in _SILENT:
+                    found += [
+                        name,
+                        self.read(getattr(value, "method", value) if _is_wrapper(value) else value),
+                    ]
+        return tuple(found)
+
+
+_SILENT = {
+    "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__",
+    "__abstractmethods__", "_abc_impl", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__init__",
+    "__hash__", "__eq__", "__repr__", "__setattr__", "__delattr__", "__orig_bases__", "__parameters__", "__slots__",
+    "__annotate__", "__annotations_cache__", "__annotate_func__", "__annotations__", "recipe", "__class__",
+}  # fmt: skip
+"""What Python and equinox put into every class; the fields are read as annotations."""
+
+
+def _is_wrapper(value: Any) -> bool:
+    """Whether this is how equinox keeps a method of a class."""
+    return type(value).__module__.startswith("equinox") and hasattr(value, "method")
+
+
+def _slots(base: type) -> tuple[str, ...]:
+    slots = vars(base).get("__slots__", ())
+    return (
+        (slots,)
+        if isinstance(slots, str)
+        else tuple(x for x in slots if x not in ("__dict__", "__weakref__"))
+    )
+
+
+class _Kind:
+    """A class and static fields that stand for all systems whose functions read the same."""
+
+    def __init__(self, of: type, static: dict[str, Any], key: Hashable):
+        self.of, self.static, self.key = of, static, key
+
+
+_kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
+_keys: "weakref.WeakKeyDictionary[type, Hashable]" = weakref.WeakKeyDictionary()
+_warned: set[tuple[str, str]] = set()
+
+
+def _static(module: eqx.Module) -> dict[str, Any]:
+    return {f.name: getattr(module, f.name) for f in fields(module) if f.metadata.get("static", False)}  # pyright: ignore[reportArgumentType]
+
+
+def _key(of: type, static: dict[str, Any]) -> tuple[Hashable, list[str]]:
+    reader = _Reader()
+    while "stands_in" in vars(of):
+        of = of.__mro__[1]
+    key = (reader.kind(of), reader.read(static))
+    return key, reader.opaque
+
+
+def fingerprint(module: Any) -> int:
+    """A number that changes when something that the functions of a system or method read has changed."""
+    found: list[Hashable] = []
+    _visit(module, lambda node: found.append(_key(type(node), _static(node))[0]))
+    return hash(tuple(found))
+
+
+def _visit(tree: Any, do: Callable[[eqx.Module], None]) -> None:
+    if isinstance(tree, eqx.Module):
+        do(tree)
+        for f in fields(tree):  # pyright: ignore[reportArgumentType]
+            if not f.metadata.get("static", False):
+                _visit(getattr(tree, f.name, None), do)
+    elif isinstance(tree, tuple | list):
+        for x in tree:
+            _visit(x, do)
+    elif isinstance(tree, dict):
+        for x in tree.values():
+            _visit(x, do)
+
+
+def current(tree: T) -> T:
+    """The same tree, with every system and method in it of the class that stands for what its functions read now."""
+    if isinstance(tree, eqx.Module):
+        return _current(tree)
+    if isinstance(tree, tuple):
+        parts = [current(x) for x in tree]
+        if all(a is b for a, b in zip(parts, tree, strict=True)):
+            return tree
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)  # pyright: ignore[reportReturnType]
+    if isinstance(tree, list):
+        return [current(x) for x in tree]  # pyright: ignore[reportReturnType]
+    if isinstance(tree, dict):
+        return {key: current(x) for key, x in tree.items()}  # pyright: ignore[reportReturnType]
+    return tree
+
+
+def _current(module: Any) -> Any:
+    values = {f.name: getattr(module, f.name) for f in fields(module) if hasattr(module, f.name)}
+    static = _static(module)
+    if all(
+        _stable(base.__module__) and not vars(base).get("recipe") for base in type(module).__mro__
+    ) and not any(callable(x) for x in static.values()):
+        of = type(module)  # the library's own
+    else:
+        kind = _standing_for(type(module), static)
+        of, static = kind.of, kind.static
+    changed = {
+        name: new
+        for name, old in values.items()
+        if (new := static[name] if name in static else current(old)) is not old
+    }
+    if of is type(module) and not changed:
+        return module
+    made = object.__new__(of)
+    for name, value in (values | changed).items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _standing_for(of: type, static: dict[str, Any]) -> _Kind:
+    key, opaque = _key(of, static)
+    for name in opaque:
+        if (of.__qualname__, name) not in _warned:
+            _warned.add((of.__qualname__, name))
+            warnings.warn(
+                f"the functions of {of.__qualname__} read a {name} whose changes cannot be noticed: what was compiled "
+                "before it changes is used after. Make what changes a field of the system, or pass it in parameters=",
+                stacklevel=2,
+            )
+    kind = _kinds.get(key)
+    # What stands for a kind may itself read something else by now.
+    if kind is None or _key(kind.of, kind.static)[0] != key:
+        while "stands_in" in vars(of):
+            of = of.__mro__[1]
+        if _keys.setdefault(of, key) != key:
+            body = {"__module__": of.__module__, "__qualname__": of.__qualname__, "__doc__": of.__doc__}
+            of = type(of)(of.__name__, (of,), {**body, "stands_in": True})
+            _keys[of] = key
+        kind = _Kind(of, static, key)
+        _kinds[key] = kind
+        if len(_kinds) > _KINDS:
+            _kinds.popitem(last=False)
+    _kinds.move_to_end(key)
+    return kind
