@@ -101,10 +101,7 @@ def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
     v = drawn(n, -3, 1)
     t = np.concatenate([random.uniform(0, 3, NEAR), 10 ** far.uniform(-1, 2, _FAR)])
     x = drawn(size, -3, 2)
-    if system.group is None:
-        q = bases + shifts[:, : system.dimension]
-    else:
-        q = np.array(_displaced(system, bases, shifts))
+    q = np.array(_displaced(system, bases, shifts))
     count = min(len(places), NEAR)
     q[:count] = places[:count]
     return Sample(t, q, v, x, np.asarray(_elements(symmetry, x)))
@@ -153,7 +150,7 @@ def _actions(system: System, symmetry: Symmetry, s: Sample) -> Any:
 
 
 def check_action(system: System, symmetry: Symmetry, given: Sample) -> None:
-    """Refuses a function that is no action of the group, or moves the numbers of `on` otherwise than the group does."""
+    """Refuses a function that is no action of the group, or does not multiply the numbers of `on` by the element."""
     symmetry.split(system)
     if symmetry.action is None:  # multiplication from the left, which is one
         return
@@ -167,10 +164,10 @@ def check_action(system: System, symmetry: Symmetry, given: Sample) -> None:
         )
     on = ", ".join(symmetry.on)
     identities = (
-        "action(e, q) = q for the identity e",
-        "action(k, action(g, q)) = action(k g, q)",
-        f"the coordinates of `on`, ({on}), must be those of a group element that g multiplies from the left, "
-        f"({on})(action(g, q)) = g ({on})(q)",
+        "action(e, q) = q must hold for the identity e",
+        "action(k, action(g, q)) = action(k g, q) must hold",
+        f"It must multiply the element that the coordinates of `on` are, element(action(g, q)) = g element(q), where "
+        f"element(q) is ({on}) of q",
     )
     found = np.stack([np.asarray(x, float) for x in _actions(as_arrays(system), symmetry, given)])
     if not np.any(np.all(np.isfinite(found), axis=0)):
@@ -180,9 +177,9 @@ def check_action(system: System, symmetry: Symmetry, given: Sample) -> None:
         if off[worst] > TOLERANCE:  # rounding is 1e-14, as far as samples go
             g, k = (", ".join(f"{x:.4g}" for x in given.g[i]) for i in (worst, worst - 1))
             raise ValueError(
-                f"{said}this is not an action as it is needed here: {words}. This fails by {off[worst]:.2g} (relative) at "
-                f"({place(system, given.q[worst])}) for the elements g = ({g}), k = ({k}). Change action, or name in "
-                "`on` the coordinates that are moved as the group's own numbers"
+                f"{said}the action is not one that a symmetry can have. {words}; this fails by {off[worst]:.2g} "
+                f"(relative) at ({place(system, given.q[worst])}) for the elements g = ({g}), k = ({k}). Change the "
+                "action, or name in `on` the coordinates that it moves like the numbers of a group element"
             )
 
 

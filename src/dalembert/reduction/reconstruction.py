@@ -269,6 +269,6 @@ def _check_invariance(core: Any, t: np.ndarray, sections: np.ndarray, g: np.ndar
     words = complaint(core.full, core.symmetry, worst(found, sections[rows], g[rows]))
     if words is not None:
         raise ValueError(
-            f"reconstruct: this run goes where {core.symmetry.words} is no symmetry of {core.full.label}, so that it is "
-            f"not a run of the full system: {words}"
+            f"reconstruct: this run goes where {core.symmetry.words} is no symmetry of {core.full.label}, so that it "
+            f"is not a run of the full system: {words}"
         )

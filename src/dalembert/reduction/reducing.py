@@ -59,8 +59,8 @@ def reduce(
     kind = _chosen(symmetry, found, kind)
     if not symmetry.split(system).shape:
         raise ValueError(
-            f"{system.label} with {symmetry.words}: what is left has no coordinates, so that there is no reduced system "
-            "to run. Run the system itself, or reduce by a group that leaves a coordinate"
+            f"{system.label} with {symmetry.words}: what is left has no coordinates, so that there is no reduced "
+            "system to run. Run the system itself, or reduce by a group that leaves a coordinate"
         )
     if kind != "horizontal" and level is not None:
         raise ValueError(f"reduce: a level belongs to a horizontal symmetry; this reduction is {kind}")
@@ -83,12 +83,12 @@ def reduce(
         if kind == "horizontal":
             raise ValueError(
                 f"{found.reason}. But the transversality condition fails: there is not one element of "
-                f"{symmetry.group.name} that gives a step the momentum of the level, because the second derivative of "
-                "the discrete Lagrangian along the group is singular"
+                f"{symmetry.group.name} that gives a step the momentum of the level, because the second derivative "
+                "of the discrete Lagrangian along the group is singular"
             )
         raise ValueError(
-            f"{found.reason}. But the discrete constraint {method.discrete_constraint.spelling} does not determine the "
-            f"element of {symmetry.group.name} by which a step moves: its derivative along the group is singular"
+            f"{found.reason}. But the discrete constraint {method.discrete_constraint.spelling} does not determine "
+            f"the element of {symmetry.group.name} by which a step moves: its derivative along the group is singular"
         )
     bend = bend[np.isfinite(bend)]
     case = dataclasses.replace(case, linear=bool(len(bend)) and bool(np.max(bend) < _STRAIGHT))
@@ -131,8 +131,8 @@ def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) 
         one, two = (", ".join(f"{x:.6g}" for x in roots[i, j]) for j in (0, 1))
         raise ValueError(
             f"{said}A_d = e must hold on it, but from the shape of ({place(system, given.q[i])}) with shape velocity "
-            f"{_shape_velocity(reduced, given.v[i], h)} and h = {float(h):.4g} the group's part of the step may be ({one}) "
-            f"or ({two}): both satisfy it. {advice}"
+            f"{_shape_velocity(reduced, given.v[i], h)} and h = {float(h):.4g} the group's part of the step may be "
+            f"({one}) or ({two}): both satisfy it. {advice}"
         )
 
 
@@ -149,9 +149,9 @@ def _chosen(symmetry: Symmetry, found: Classification, kind: str | None) -> str:
         if fits == "horizontal" and not _commutes(symmetry):
             raise ValueError(
                 f"{found.reason}. But {symmetry.group.name} is not abelian: it turns the momentum, which a step does "
-                "not keep as seen from the group, so that there is no reduced system at a level. Reduce by an abelian "
-                "subgroup (a Symmetry with R^n or a torus on some of these coordinates); where constraints fix the "
-                "group's velocity, Chaplygin reduction takes any group"
+                "not keep as seen from the group, so that there is no reduced system at a level. Reduce by an "
+                "abelian subgroup (a Symmetry with R^n or a torus on some of these coordinates); where constraints "
+                "fix the group's velocity, Chaplygin reduction takes any group"
             )
         return fits
     if found.invariant and kind == "abelian":
@@ -207,8 +207,7 @@ def _words(system: System, symmetry: Symmetry, found: Classification, kind: str,
 
 
 def _equation(core: Any, s: Sample, h: Any) -> tuple[Any, Any]:
-    """What must vanish for the group's part of a step, and what it is made of; velocities make steps of the same length
-    for every h."""
+    """What must vanish for the group's part of a step, and what it is made of; steps are as long for every h."""
     symmetry, full = core.symmetry, core.full.at(s.t)
     r, split = symmetry.shape(full, s.q), symmetry.split(full)
     u = (_STEP / h) * s.v[np.array(split.shape_velocity, int)]
@@ -236,8 +235,8 @@ def _slopes(core: Any, given: Any, h: Any) -> Any:
 
 @hurried
 def _roots(core: Any, given: Any, h: Any) -> Any:
-    """Whether the equation for the group's part of a step is defined, and what is found from the usual beginning and from
-    another one, and whether it solves the equation."""
+    """Whether the equation for the group's part of a step is defined; what is found from the usual beginning and from
+    another one; and whether that solves the equation."""
 
     def one(s):
         missing, (symmetry, full, r, u, other) = _equation(core, s, h)
