@@ -1,4 +1,4 @@
-"""Random systems with symmetries: reduced, run, taken back, and compared with the full run; broken ones are refused."""
+"""Random systems with symmetries: reduced, run, reconstructed and compared; those with broken ones are refused."""
 
 from typing import Any
 

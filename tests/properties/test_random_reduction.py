@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from reductions_at_random import reduction_attack
+from properties.reductions_at_random import reduction_attack
 
 import dalembert as da
 from dalembert.discrete import Retraction

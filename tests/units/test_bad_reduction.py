@@ -322,8 +322,8 @@ def test_groups_that_are_not_abelian_have_no_level(kind):
     body, motions = Body(), da.Symmetry(SE2(), on=("x", "y", "theta"))
     with pytest.raises(ValueError, match=r"SE\(2\) is not abelian.*abelian subgroup.*Chaplygin reduction"):
         da.reduce(body, V, motions, kind=kind, level=[0.3, 0.2, 0.5])
+    both = da.Symmetry(Product(SE2(), Rn(1)), on=("x", "y", "theta", "s"))
     with pytest.raises(ValueError, match=r"SE\(2\) x R\^1 is not abelian"):
-        both = da.Symmetry(Product(SE2(), Rn(1)), on=("x", "y", "theta", "s"))
         da.reduce(Carried(), V, both, kind=kind, level=[0.0] * 4)
 
 
@@ -386,7 +386,7 @@ def test_discrete_constraints_that_are_no_connection():
     """A step of the shape must have one group element, not two or none."""
     with pytest.raises(ValueError, match=r"A_d = e must hold on it.*both satisfy it"):
         da.reduce(WELL, own(lambda z, y, x: jnp.sin(z) - 0.3 * jnp.sin(y * x)), Z_SHIFTS)
-    with pytest.raises(ValueError, match="no element of R.1 was found that satisfies it"):
+    with pytest.raises(ValueError, match=r"no element of R\^1 was found that satisfies it"):
         da.reduce(WELL, own(lambda z, y, x: jnp.tanh(z) - y * x), Z_SHIFTS)
     bent = da.reduce(WELL, own(lambda z, y, x: z + 0.1 * z**3 - y * x), Z_SHIFTS)  # one element always
     assert not bent.case.linear
@@ -394,7 +394,7 @@ def test_discrete_constraints_that_are_no_connection():
 
 @pytest.mark.parametrize("kind", ["horizontal", "abelian"])
 def test_something_must_be_left(kind):
-    free = da.system(coordinates=("x", "y"), metric=jnp.eye(2))
+    free = da.system(coordinates=("x", "y"), metric=lambda q: jnp.eye(2))
     with pytest.raises(ValueError, match="what is left has no coordinates"):
         da.reduce(
             free,
@@ -415,8 +415,9 @@ BROKEN = {
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_symmetries_that_are_broken_elsewhere(how):
-    with pytest.raises(ValueError, match="the Lagrangian is not invariant"):
-        da.classify(Z.NonholonomicParticle(BROKEN[how]), Z_SHIFTS)
+    found = da.classify(Z.NonholonomicParticle(BROKEN[how]), Z_SHIFTS)
+    assert found.kind == "neither"
+    assert "the Lagrangian is not invariant" in found.reason
 
 
 def test_potentials_are_known_up_to_a_constant():
@@ -432,7 +433,7 @@ def test_masses_and_one_forms_of_every_size_count():
     assert not da.classify(light, Z_SHIFTS).invariance["L"].holds
     small = da.system(
         coordinates=("x", "y", "z", "w"),
-        metric=jnp.eye(4),
+        metric=lambda q: jnp.eye(4),
         constraints=lambda q: jnp.stack(
             [jnp.stack([-q[1], 0.0, 1.0, 0.0]), 1e-12 * jnp.stack([jnp.cos(q[2]), 0.0, 0.0, 1.0])]
         ),
@@ -463,5 +464,5 @@ def test_levels_and_places():
         with pytest.raises(ValueError, match="at must be configurations"):
             da.reduce(WELL, V, Z_SHIFTS, at=at)
     abelian = da.reduce(Z.MobileRobot(), V, PLANE, kind="abelian")
-    with pytest.raises(ValueError, match="cannot be reduced again.*Product"):
+    with pytest.raises(ValueError, match=r"cannot be reduced again.*Product"):
         da.reduce(abelian, abelian.method, da.Symmetry(Rn(1), on=("x3",)), kind="abelian")
