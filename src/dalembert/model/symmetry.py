@@ -34,9 +34,9 @@ class Symmetry(eqx.Module):
     The coordinates named in `on` are the numbers of a group element k, and g acts by multiplication from the left,
     k -> g k; the other coordinates, the shape r, stay. Where they move too, give action(g, q), which must act so on
     those of `on`, and be an action: action(e, q) = q, action(g, action(k, q)) = action(g k, q). `classify` and
-    `reduce` check this at samples. On a GroupSystem `on` names the numbers of one factor of its product group, and the
-    shape is in the other factors, R^n or tori. Configurations are then q = g (r, e), and r is what the group does not
-    change.
+    `reduce` check this at samples. On a GroupSystem `on` names the numbers of one factor of its product group, and
+    the shape is in the other factors, R^n or tori. Configurations are then q = g (r, e), and r is what the group does
+    not change.
     """
 
     group: Group
