@@ -66,8 +66,8 @@ def test_reduced_and_full_make_the_same_steps(name):
 
 
 def test_random_systems_are_reduced_exactly_and_broken_ones_refused():
-    """A few of the families, each compiled once; a longer run takes them all."""
-    found = reduction_attack(4, seed=1, families=("R, Chaplygin", "T, horizontal"))
-    assert found["runs"] == found["refused"] == 8
+    """One of the families, since each compiles for ten seconds; a longer run takes them all."""
+    found = reduction_attack(4, seed=1, families=("T, horizontal",))
+    assert found["runs"] == found["refused"] == 4
     assert found["wrong"] == found["accepted"] == 0
     assert found["worst"] > 0  # two roads, not one
