@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from properties.reductions_at_random import reduction_attack
 
 import dalembert as da
 from dalembert.discrete import Retraction
@@ -62,3 +63,11 @@ def test_reduced_and_full_make_the_same_steps(name):
     # It does move, and the energy is that of the full system.
     assert np.ptp(full.q, axis=0).min() > 1e-4
     np.testing.assert_allclose(run.energy(), full.energy(), rtol=1e-12)
+
+
+def test_random_systems_are_reduced_exactly_and_broken_ones_refused():
+    """One of the families, since each compiles for ten seconds; a longer run takes them all."""
+    found = reduction_attack(4, seed=1, families=("T, horizontal",))
+    assert found["runs"] == found["refused"] == 4
+    assert found["wrong"] == found["accepted"] == 0
+    assert found["worst"] > 0  # two roads, not one

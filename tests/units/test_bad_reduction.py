@@ -282,3 +282,187 @@ def test_what_does_not_fit(what):
 def test_places_of_another_shape():
     with pytest.raises(ValueError, match="3 numbers"):
         da.reduce(WELL, V, Z_SHIFTS, at=[[0.0, 0.0]])
+
+
+class Body(da.System):
+    """A body in the plane, with an angle of its own inside."""
+
+    coordinates = ("x", "y", "theta", "phi")
+
+    def metric(self, q):
+        c, s = jnp.cos(q[2]), jnp.sin(q[2])
+        turn = jnp.eye(4).at[:2, :2].set(jnp.array([[c, s], [-s, c]]))
+        mass = jnp.array([[2, 0, 0, 0.3], [0, 1.5, 0.4, 0], [0, 0.4, 0.8, 0.2], [0.3, 0, 0.2, 0.5]])
+        return turn.T @ mass @ turn
+
+    def potential(self, q):
+        return 0.5 * q[3] ** 2
+
+
+class Swing(da.System):
+    """A point (x, y) and a height z with z' = (x y' - y x')/2: turning the plane is a symmetry."""
+
+    coordinates = ("x", "y", "z")
+
+    def metric(self, q):
+        return jnp.eye(3)
+
+    def constraints(self, q):
+        return jnp.stack([0.5 * q[1], -0.5 * q[0], jnp.ones(())])[None]
+
+
+def turned(g, q):
+    c, s = jnp.cos(g[0]), jnp.sin(g[0])
+    return jnp.stack([c * q[0] - s * q[1], s * q[0] + c * q[1], q[2]])
+
+
+@pytest.mark.parametrize("kind", [None, "horizontal"])
+def test_groups_that_are_not_abelian_have_no_level(kind):
+    """The momentum is kept as seen from outside; the reduced steps were off by 0.2 to 1 after 20 steps."""
+    body, motions = Body(), da.Symmetry(SE2(), on=("x", "y", "theta"))
+    with pytest.raises(ValueError, match=r"SE\(2\) is not abelian.*abelian subgroup.*Chaplygin reduction"):
+        da.reduce(body, V, motions, kind=kind, level=[0.3, 0.2, 0.5])
+    both = da.Symmetry(Product(SE2(), Rn(1)), on=("x", "y", "theta", "s"))
+    with pytest.raises(ValueError, match=r"SE\(2\) x R\^1 is not abelian"):
+        da.reduce(Carried(), V, both, kind=kind, level=[0.0] * 4)
+
+
+class Carried(Body):
+    """The body with a point beside it that no force moves."""
+
+    coordinates = (*Body.coordinates, "s")
+
+    def metric(self, q):
+        return jnp.eye(5).at[:4, :4].set(super().metric(q[:4]))
+
+
+def shift(*along):
+    """Translation of four coordinates, each by a function of g."""
+    return lambda g, q: q + jnp.stack([f(g[0]) for f in along])
+
+
+SAME, NONE = (lambda g: g), (lambda g: 0.0 * g)
+NO_ACTIONS = {
+    "a rotation that does not move x as an angle": (
+        Swing(),
+        da.Symmetry(Torus(1), on=("x",), action=turned),
+        r"element\(action\(g, q\)\) = g element\(q\).*fails by .* \(relative\) at \(x=",
+    ),
+    "an identity that moves": (
+        Body(),
+        da.Symmetry(Rn(1), on=("x",), action=shift(SAME, lambda g: g + 1, NONE, NONE)),
+        r"action\(e, q\) = q must hold",
+    ),
+    "an action only near the identity": (
+        Body(),
+        da.Symmetry(Rn(1), on=("x",), action=shift(SAME, jnp.sin, NONE, NONE)),
+        r"action\(k, action\(g, q\)\) = action\(k g, q\)",
+    ),
+    "an action of another shape": (
+        Body(),
+        da.Symmetry(Rn(1), on=("x",), action=lambda g, q: q[:2]),
+        r"must return a configuration, shape \(4,\); got \(2,\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NO_ACTIONS)
+def test_functions_that_are_no_action(what):
+    system, symmetry, words = NO_ACTIONS[what]
+    with pytest.raises(ValueError, match=words):
+        da.classify(system, symmetry)
+
+
+def own(function):
+    """D_d of the particle by a function of its change of z, of the midpoint's y, and of the change of x."""
+    return da.VariationalDLA(
+        discrete_constraint=lambda s, a, b, h: jnp.stack(
+            [function(b[2] - a[2], (a[1] + b[1]) / 2, b[0] - a[0]) / h]
+        )
+    )
+
+
+def test_discrete_constraints_that_are_no_connection():
+    """A step of the shape must have one group element, not two or none."""
+    with pytest.raises(ValueError, match=r"A_d = e must hold on it.*both satisfy it"):
+        da.reduce(WELL, own(lambda z, y, x: jnp.sin(z) - 0.3 * jnp.sin(y * x)), Z_SHIFTS)
+    with pytest.raises(ValueError, match=r"no element of R\^1 was found that satisfies it"):
+        da.reduce(WELL, own(lambda z, y, x: jnp.tanh(z) - y * x), Z_SHIFTS)
+    bent = da.reduce(WELL, own(lambda z, y, x: z + 0.1 * z**3 - y * x), Z_SHIFTS)  # one element always
+    assert not bent.case.linear
+
+
+@pytest.mark.parametrize("kind", ["horizontal", "abelian"])
+def test_something_must_be_left(kind):
+    free = da.system(coordinates=("x", "y"), metric=lambda q: jnp.eye(2))
+    with pytest.raises(ValueError, match="what is left has no coordinates"):
+        da.reduce(
+            free,
+            V,
+            da.Symmetry(Rn(2), on=("x", "y")),
+            kind=kind,
+            level=None if kind == "abelian" else [1.0, 0.0],
+        )
+
+
+BROKEN = {
+    "far away": lambda q: WELL.potential(q) + jnp.exp(-((q[2] - 10) ** 2)),
+    "beyond a wall": lambda q: WELL.potential(q) + jnp.maximum(q[2] - 50, 0.0),
+    "by little beside the kinetic energy": lambda q: 1e-6 * WELL.potential(q) + 1e-10 * q[2],
+    "where it is not defined": lambda q: WELL.potential(q) + 0 * jnp.log(q[2] + 2),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_symmetries_that_are_broken_elsewhere(how):
+    found = da.classify(Z.NonholonomicParticle(BROKEN[how]), Z_SHIFTS)
+    assert found.kind == "neither"
+    assert "the Lagrangian is not invariant" in found.reason
+
+
+def test_potentials_are_known_up_to_a_constant():
+    assert da.classify(Z.NonholonomicParticle(lambda q: 1e8 + WELL.potential(q)), Z_SHIFTS).invariant
+    assert da.classify(Z.NonholonomicParticle(lambda q: -1 / jnp.abs(q[0])), Z_SHIFTS).invariant
+
+
+def test_masses_and_one_forms_of_every_size_count():
+    light = da.system(
+        coordinates=("x", "y", "z"),
+        metric=lambda q: jnp.diag(jnp.stack([1e12, 1e-6 * (2 + jnp.sin(q[2])), 1.0])),
+    )
+    assert not da.classify(light, Z_SHIFTS).invariance["L"].holds
+    small = da.system(
+        coordinates=("x", "y", "z", "w"),
+        metric=lambda q: jnp.eye(4),
+        constraints=lambda q: jnp.stack(
+            [jnp.stack([-q[1], 0.0, 1.0, 0.0]), 1e-12 * jnp.stack([jnp.cos(q[2]), 0.0, 0.0, 1.0])]
+        ),
+    )
+    assert not da.classify(small, da.Symmetry(Rn(2), on=("z", "w"))).invariance["D"].holds
+
+
+def test_a_run_that_leaves_the_symmetry():
+    """Samples reach 100 units from the start; rows of a run are looked at wherever they are."""
+    walled = Z.NonholonomicParticle(lambda q: WELL.potential(q) + jnp.maximum(q[2] - 1000, 0.0) ** 2)
+    reduced = da.reduce(walled, V, Z_SHIFTS)
+    run = da.simulate(reduced, reduced.method, [0.1, 0.2], [0.3, 0.4], h=0.1, steps=20)
+    assert reduced.reconstruct(run, [0.0]).q.shape == (21, 3)
+    with pytest.raises(ValueError, match=r"this run goes where R\^1 on \(z\) is no symmetry"):
+        reduced.reconstruct(run, [1000.0])
+
+
+def test_levels_and_places():
+    wheel = Z.ParticleWithWheel()
+    for level in ("one", 1j, [[1.0]]):
+        with pytest.raises(ValueError, match="the level must be 1 finite numbers"):
+            da.reduce(wheel, V, WHEEL, level=level)
+    small = da.reduce(wheel, V, WHEEL, level=[1e-12])
+    q0 = wheel.start()[0]
+    with pytest.raises(ValueError, match="but this state has the momentum"):
+        small.project(q0, [0.0, 0.0, 0.0, 1e-11])
+    for at in ([[0.0, 0.0, np.nan]], "here", []):
+        with pytest.raises(ValueError, match="at must be configurations"):
+            da.reduce(WELL, V, Z_SHIFTS, at=at)
+    abelian = da.reduce(Z.MobileRobot(), V, PLANE, kind="abelian")
+    with pytest.raises(ValueError, match=r"cannot be reduced again.*Product"):
+        da.reduce(abelian, abelian.method, da.Symmetry(Rn(1), on=("x3",)), kind="abelian")

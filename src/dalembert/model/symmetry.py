@@ -33,8 +33,10 @@ class Symmetry(eqx.Module):
 
     The coordinates named in `on` are the numbers of a group element k, and g acts by multiplication from the left,
     k -> g k; the other coordinates, the shape r, stay. Where they move too, give action(g, q), which must act so on
-    those of `on`. On a GroupSystem `on` names the numbers of one factor of its product group, and the shape is in the
-    other factors, R^n or tori. Configurations are then q = g (r, e), and r is what the group does not change.
+    those of `on`, and be an action: action(e, q) = q, action(g, action(k, q)) = action(g k, q). `classify` and
+    `reduce` check this at samples. On a GroupSystem `on` names the numbers of one factor of its product group, and
+    the shape is in the other factors, R^n or tori. Configurations are then q = g (r, e), and r is what the group does
+    not change.
     """
 
     group: Group
@@ -75,6 +77,12 @@ class Symmetry(eqx.Module):
         fibre = tuple(names.index(x) for x in self.on)
         shape = tuple(i for i in range(len(names)) if i not in fibre)
         if system.group is None:
+            if system.velocity_dimension != system.dimension:
+                raise ValueError(
+                    f"Symmetry {self.words}: {system.label} keeps the velocities of a group without its coordinates, "
+                    "and cannot be reduced again. Reduce the system it was made of by both groups at once, their "
+                    "Product"
+                )
             if self.group.size != self.group.dimension:
                 raise ValueError(
                     f"Symmetry {self.words}: the numbers of {self.group.name} are no coordinates. Write "

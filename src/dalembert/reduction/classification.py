@@ -8,7 +8,7 @@ import numpy as np
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, annihilator, as_arrays, frame_at
 from dalembert.numerics import hurried
-from dalembert.reduction.measured import Invariance, complaint, invariance, samples
+from dalembert.reduction.measured import NEAR, Invariance, check_action, complaint, invariance, place, samples
 
 # Directions count as the same where the sine of the angle between them is below this: rounding is 1e-15, and
 # samples are not as close as that to places where directions that differ meet.
@@ -85,7 +85,7 @@ def _spaces(frame: np.ndarray, generators: np.ndarray, mass: np.ndarray) -> Spac
 
 def spaces(system: System, symmetry: Symmetry, q: Any, t: float = 0.0) -> Spaces:
     """g^q, S, U and H at a configuration: TQ = H + S + U, D = H + S, V = S + U."""
-    symmetry.split(system)
+    check_action(system, symmetry, samples(system, symmetry))
     q = np.asarray(q, float)
     if q.shape != (system.dimension,):
         raise ValueError(f"spaces needs one configuration of {system.dimension} numbers, got shape {q.shape}")
@@ -99,8 +99,8 @@ def _at(system: System, symmetry: Symmetry, t: np.ndarray, q: np.ndarray) -> lis
 
 def horizontal(system: System, symmetry: Symmetry, at: Any = None) -> np.ndarray:
     """(s, k) a basis of the algebra elements that generate allowed velocities at every configuration sampled."""
-    symmetry.split(system)
     given = samples(system, symmetry, at)
+    check_action(system, symmetry, given)
     _, forms, generators, _ = _at(system, symmetry, given.t, given.q)
     return _constant(forms, generators)
 
@@ -108,8 +108,10 @@ def horizontal(system: System, symmetry: Symmetry, at: Any = None) -> np.ndarray
 def _constant(forms: np.ndarray, generators: np.ndarray) -> np.ndarray:
     """Algebra elements whose generators all one-forms of all samples annihilate, in echelon form."""
     good = np.all(np.isfinite(forms), axis=(1, 2)) & np.all(np.isfinite(generators), axis=(1, 2))
-    said = np.concatenate([a @ x for a, x in zip(forms[good], generators[good], strict=True)])
-    size = generators.shape[2]
+    said = (forms[good] @ generators[good]).reshape(-1, generators.shape[2])
+    # Each row in units of its own, so that one-forms of different sizes count alike.
+    sizes = (np.abs(forms[good]) @ np.abs(generators[good])).reshape(said.shape).max(axis=1, initial=0.0)
+    size, said = generators.shape[2], said[sizes > 0] / sizes[sizes > 0, None]
     if not said.size:
         return np.eye(size)
     _, sizes, turn = np.linalg.svd(said, full_matrices=True)
@@ -154,6 +156,8 @@ def classify(
     found = invariance(system, symmetry, method, h=h, at=at)
     given = samples(system, symmetry, at)
     frames, forms, generators, masses = _at(system, symmetry, given.t, given.q)
+    constant = _constant(forms, generators)
+    frames, forms, generators, masses = (x[:NEAR] for x in (frames, forms, generators, masses))
     good = [np.all(np.isfinite(x).reshape(len(x), -1), axis=1) for x in (frames, forms, generators, masses)]
     kept = np.flatnonzero(np.all(good, axis=0))
     every = [_spaces(frames[i], generators[i], masses[i]) for i in kept]
@@ -162,7 +166,6 @@ def classify(
     n, s = system.velocity_dimension, symmetry.group.dimension
     rank = frames.shape[2]
     spanned = rank + s - shared == n
-    constant = _constant(forms, generators)
     k = constant.shape[1]
     count = {0: "no direction", 1: "one direction"}.get(shared, f"{shared} directions")
     said = [f"D (dimension {rank}) and the orbits V (dimension {s}) share {count}"]
@@ -194,8 +197,7 @@ def classify(
         else:
             said.append(f"they do not span all {n} velocities, so it is not Chaplygin")
     if where is not None:
-        place = ", ".join(f"{c}={x:.4g}" for c, x in zip(system.coordinates, where, strict=True))
-        said.append(f"but only locally: at ({place}) they share a direction")
+        said.append(f"but only locally: at ({place(system, where)}) they share a direction")
     reason = f"{system.label} with {symmetry.words} is {kind}: {'; '.join(said)}"
     return Classification(kind, reason, found, constant, shared, spanned)
 

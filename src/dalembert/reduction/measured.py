@@ -27,17 +27,23 @@ NAMES = {
     "L_d": "the discrete Lagrangian",
     "D_d": "the discrete constraint",
 }
-_SAMPLES = 24
+# Samples near the places given, and others at distances of 0.001 to 100 from them: what changes far away, or on a
+# small scale, is seen too. All go through one compiled function, whose compilation takes longer than their work.
+NEAR, _FAR = 24, 488
+# Rounding, and what follows from it, is below this many units in the last place of the arguments.
+_ROUNDING = 1e3 * float(jnp.finfo(float).eps)
 
 
 class Sample(NamedTuple):
-    """A state, a time, and an element of the group."""
+    """A state, a time, and elements of the group."""
 
     t: Any
     q: Any
     v: Any
     x: Any
-    """In the algebra: the element is exp(x)."""
+    """In the algebra."""
+    g: Any
+    """exp(x)."""
 
 
 class Invariance(NamedTuple):
@@ -53,27 +59,52 @@ class Invariance(NamedTuple):
         return self.change <= TOLERANCE
 
 
-def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
-    """Fixed samples around the start states of a system, or around the configurations given."""
-    starts = [np.asarray(q, float) for q, _ in system.starts().values()]
-    places = starts if at is None else list(np.atleast_2d(np.asarray(at, float)))
-    if any(x.shape != (system.dimension,) for x in places):
+def _places(system: System, at: Any) -> np.ndarray:
+    """The configurations to sample around."""
+    given = [q for q, _ in system.starts().values()] if at is None else at
+    try:
+        places = np.atleast_2d(np.asarray(given, float))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"at must be configurations, rows of {system.dimension} numbers: {error}") from None
+    if at is None and not places.size:
+        zero = np.zeros(system.dimension) if system.group is None else np.asarray(system.group.identity())
+        places = zero[None]
+    if places.ndim != 2 or places.shape[1] != system.dimension or not places.size:
         raise ValueError(
             f"at must be configurations of {system.dimension} numbers each; got shape {np.shape(places)}"
         )
-    if not places:
-        zero = np.zeros(system.dimension) if system.group is None else np.asarray(system.group.identity())
-        places = [zero]
-    random = np.random.default_rng(7)
-    n = system.velocity_dimension
-    bases = np.stack([places[i % len(places)] for i in range(_SAMPLES)])
-    shifts = random.uniform(-1, 1, (_SAMPLES, n)) * np.where(np.arange(_SAMPLES) % 2, 3.0, 1.0)[:, None]
-    q = bases + shifts if system.group is None else np.array(_displaced(system, bases, shifts))
-    q[: len(places)] = np.stack(places)[:_SAMPLES]
-    v = random.uniform(-1, 1, (_SAMPLES, n))
-    return Sample(
-        random.uniform(0, 3, _SAMPLES), q, v, random.uniform(-1, 1, (_SAMPLES, symmetry.group.dimension))
-    )
+    if not np.all(np.isfinite(places)):
+        raise ValueError(f"at must be configurations of finite numbers; got {places.tolist()}")
+    if system.group is not None:
+        off = max(float(system.group.defect(jnp.asarray(x))) for x in places)
+        if not off < TOLERANCE:
+            raise ValueError(f"at must be elements of {system.group.name}; one is off by {off:.3g}")
+    return places
+
+
+def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
+    """Fixed samples around the start states of a system, or around the configurations given; NEAR ones first."""
+    places = _places(system, at)
+    random, far = np.random.default_rng(7), np.random.default_rng(8)
+    n, size = system.velocity_dimension, symmetry.group.dimension
+    bases = places[np.arange(NEAR + _FAR) % len(places)]
+
+    def drawn(count: int, low: float, high: float, factor: Any = 1.0) -> np.ndarray:
+        """NEAR rows of a size of about one, and rows of sizes from 10^low to 10^high."""
+        sizes = 10 ** far.uniform(low, high, (_FAR, 1))
+        return np.concatenate(
+            [random.uniform(-1, 1, (NEAR, count)) * factor, far.uniform(-1, 1, (_FAR, count)) * sizes]
+        )
+
+    shifts = drawn(n, -3, 2, np.where(np.arange(NEAR) % 2, 3.0, 1.0)[:, None])
+    # Velocities of body rotations stay below half a turn a step, beyond which two elements do not tell the velocity.
+    v = drawn(n, -3, 1)
+    t = np.concatenate([random.uniform(0, 3, NEAR), 10 ** far.uniform(-1, 2, _FAR)])
+    x = drawn(size, -3, 2)
+    q = np.array(_displaced(system, bases, shifts))
+    count = min(len(places), NEAR)
+    q[:count] = places[:count]
+    return Sample(t, q, v, x, np.asarray(_elements(symmetry, x)))
 
 
 @hurried
@@ -81,35 +112,132 @@ def _displaced(system: System, q: Array, x: Array) -> Array:
     return jax.vmap(lambda q, x: displaced(system, q, x))(q, x)
 
 
+@hurried
+def _elements(symmetry: Symmetry, x: Array) -> Array:
+    return jax.vmap(symmetry.group.exp)(x)
+
+
 def _relative(change: Array, size: Array) -> Array:
-    return jnp.max(jnp.abs(change), initial=0.0) / (
-        jnp.max(jnp.abs(size), initial=0.0) + jnp.finfo(float).tiny
-    )
+    """The largest change, each in units of its own size."""
+    return jnp.max(jnp.abs(change) / (jnp.abs(size) + jnp.finfo(float).tiny), initial=0.0)
 
 
-def _measured(system: System, symmetry: Symmetry, s: Sample) -> dict[str, Array]:
-    here = system.at(s.t)
-    g = symmetry.group.exp(s.x)
-    q1, v1 = symmetry.act(here, g, s.q), symmetry.push(here, g, s.q, s.v)
-    first, second = here.lagrangian(s.q, s.v), here.lagrangian(q1, v1)
-    kinetic = jnp.sum(jnp.abs(s.v * matvec(here.metric(s.q), s.v)))
-    found = {"L": _relative(second - first, jnp.abs(first) + kinetic)}
-    if here.constrained:
-        frame = frame_at(here, s.q)
-        moved = jax.vmap(lambda x: symmetry.push(here, g, s.q, x), 1, 1)(frame)
-        forms = annihilator(here, q1)
-        found["D"] = _relative(matmul(forms, moved), matmul(jnp.abs(forms), jnp.abs(moved)))
-        if here.affine:  # an allowed velocity stays one
-            a, b = annihilator(here, s.q), offsets_at(here, s.q)
-            drift = matvec(a.T, solve_spd(matmul(a, a.T), b))
-            left = matvec(forms, symmetry.push(here, g, s.q, drift)) - offsets_at(here, q1)
-            found["D"] = jnp.maximum(found["D"], _relative(left, jnp.abs(b) + 1e-3))
-    return found
+def place(system: System, q: Any) -> str:
+    """A configuration in words."""
+    return ", ".join(f"{c}={value:.4g}" for c, value in zip(system.coordinates, q, strict=True))
 
 
 @hurried
-def _continuous(system: System, symmetry: Symmetry, s: Sample) -> Any:
-    return jax.vmap(lambda s: _measured(system, symmetry, s))(s)
+def _actions(system: System, symmetry: Symmetry, s: Sample) -> Any:
+    """How far each identity of an action is from holding, coordinate by coordinate, in units of what occurs in it."""
+    group = symmetry.group
+
+    def one(q, g, k):
+        moved, both = symmetry.act(system, g, q), group.multiply(k, g)
+        still, there = symmetry.act(system, group.identity(), q), symmetry.act(system, k, moved)
+        size = jnp.abs(q) + jnp.abs(moved) + jnp.abs(there)
+        on = symmetry.element(system, size)
+        return (
+            _relative(still - q, size),
+            _relative(there - symmetry.act(system, both, q), size),
+            _relative(
+                symmetry.element(system, moved) - group.multiply(g, symmetry.element(system, q)),
+                on + jnp.abs(g),
+            ),
+        )
+
+    return jax.vmap(one)(s.q, s.g, jnp.roll(s.g, 1, axis=0))
+
+
+def check_action(system: System, symmetry: Symmetry, given: Sample) -> None:
+    """Refuses a function that is no action of the group, or does not multiply the numbers of `on` by the element."""
+    symmetry.split(system)
+    if symmetry.action is None:  # multiplication from the left, which is one
+        return
+    said = f"Symmetry {symmetry.words} on {system.label}: "
+    g, q = (jax.ShapeDtypeStruct((n,), jnp.zeros(()).dtype) for n in (symmetry.group.size, system.dimension))
+    made: Any = jax.eval_shape(symmetry.action, g, q)
+    if getattr(made, "shape", None) != (system.dimension,):
+        raise ValueError(
+            f"{said}action(g, q) must return a configuration, shape ({system.dimension},); got "
+            f"{getattr(made, 'shape', made)}"
+        )
+    on = ", ".join(symmetry.on)
+    identities = (
+        "action(e, q) = q must hold for the identity e",
+        "action(k, action(g, q)) = action(k g, q) must hold",
+        f"It must multiply the element that the coordinates of `on` are, element(action(g, q)) = g element(q), where "
+        f"element(q) is ({on}) of q",
+    )
+    found = np.stack([np.asarray(x, float) for x in _actions(as_arrays(system), symmetry, given)])
+    if not np.any(np.all(np.isfinite(found), axis=0)):
+        raise ValueError(f"{said}action(g, q) is NaN or infinite at every configuration sampled")
+    for words, off in zip(identities, np.where(np.isfinite(found), found, 0.0), strict=True):
+        worst = int(np.argmax(off))
+        if off[worst] > TOLERANCE:  # rounding is 1e-14, as far as samples go
+            g, k = (", ".join(f"{x:.4g}" for x in given.g[i]) for i in (worst, worst - 1))
+            raise ValueError(
+                f"{said}the action is not one that a symmetry can have. {words}; this fails by {off[worst]:.2g} "
+                f"(relative) at ({place(system, given.q[worst])}) for the elements g = ({g}), k = ({k}). Change the "
+                "action, or name in `on` the coordinates that it moves like the numbers of a group element"
+            )
+
+
+def _measured(system: System, symmetry: Symmetry, t: Array, q: Array, g: Array) -> dict[str, Array]:
+    """How much L and D change from q to g q; infinite where they are defined at q and not at g q."""
+    here = system.at(t)
+    q1 = symmetry.act(here, g, q)
+    # What rounding of q1 does: two other points that are as good as it.
+    shake = _ROUNDING * (jnp.abs(q) + jnp.abs(q1))
+    signs = jnp.where(jnp.arange(q.shape[0]) % 2, 1.0, -1.0)
+    points = jnp.stack([q, q1, q1 + shake, q1 + signs * shake])
+    energies = jax.vmap(here.potential)(points)
+    masses = jax.vmap(here.metric)(points)
+    push = jax.vmap(lambda x: symmetry.push(here, g, q, x), 1, 1)
+    moved = push(jnp.eye(masses.shape[-1], dtype=q.dtype))
+    masses = jnp.concatenate([masses[:1], jax.vmap(lambda m: matmul(moved.T, matmul(m, moved)))(masses[1:])])
+    unit = jnp.sqrt(jnp.diagonal(masses[0]))
+    found = {"V": energies, "L": _beyond_rounding(masses, unit[:, None] * unit[None, :])}
+    if here.constrained:
+        frame = push(frame_at(here, q))
+        forms = jax.vmap(lambda x: annihilator(here, x))(points[1:])
+        size = matvec(jnp.abs(forms[0]), jnp.max(jnp.abs(frame), axis=1))[:, None]
+        left = jax.vmap(lambda a: matmul(a, frame))(forms)
+        found["D"] = _beyond_rounding(jnp.concatenate([jnp.zeros_like(left[:1]), left]), size)
+        if here.affine:  # an allowed velocity stays one
+            a, b = annihilator(here, q), offsets_at(here, q)
+            drift = symmetry.push(here, g, q, matvec(a.T, solve_spd(matmul(a, a.T), b)))
+            there = jax.vmap(lambda x: offsets_at(here, x))(points[1:])
+            left = jax.vmap(lambda a: matvec(a, drift))(forms) - there
+            size = matvec(jnp.abs(forms[0]), jnp.abs(drift)) + jnp.abs(there[0])
+            off = _beyond_rounding(jnp.concatenate([jnp.zeros_like(left[:1]), left]), size)
+            found["D"] = jnp.maximum(found["D"], off)
+    return found
+
+
+def _beyond_rounding(values: Array, size: Array, floor: Array | float = 0.0) -> Array:
+    """How much the second of four values differs from the first, beyond what the third and fourth differ from the
+    second; infinite where the first is finite and no other is."""
+    first, second = values[0], values[1]
+    noise = jnp.max(jnp.abs(values[2:] - second), axis=0) + _ROUNDING * (jnp.abs(first) + floor)
+    change = _relative(jnp.maximum(jnp.abs(second - first) - noise, 0.0), size)
+    lost = jnp.all(jnp.isfinite(first)) & jnp.all(
+        jnp.any(~jnp.isfinite(values[1:]).reshape(values.shape[0] - 1, -1), axis=1)
+    )
+    return jnp.where(lost, jnp.inf, change)
+
+
+@hurried
+def continuous(system: System, symmetry: Symmetry, t: Array, q: Array, g: Array) -> Any:
+    """How much L and D change from q to g q, at as many rows as there are samples, near ones first."""
+    found = jax.vmap(lambda t, q, g: _measured(system, symmetry, t, q, g))(t, q, g)
+    energies = found.pop("V")
+    # A potential is known up to a constant: its change is judged by how much it differs from place to place, and
+    # not beside the kinetic energy, which may be of any size.
+    above = jnp.abs(energies[:, :2] - energies[:1, :1])
+    usual = jnp.nan_to_num(jnp.nanmedian(above[:NEAR, 0]))
+    change = jax.vmap(lambda v, size: _beyond_rounding(v, size, usual))(energies, jnp.sum(above, axis=1))
+    return {**found, "L": jnp.maximum(found["L"], change)}
 
 
 @hurried
@@ -117,30 +245,37 @@ def _discrete(system: System, symmetry: Symmetry, rule: Rule, s: Sample, h: Arra
     def one(s):
         here = system.at(s.t)
         ld, constraint = rule.lagrangian, rule.constraint
-        g = symmetry.group.exp(s.x)
 
         def over(q, u):
             return constraint.over_step(here, q, ld.moved(here, q, u, h), u, h)
 
-        u = s.v
+        u, slope = s.v, jnp.zeros((0, s.v.shape[0]))
         if here.constrained:
+            slope = jnp.zeros((annihilator(here, s.q).shape[0], s.v.shape[0]), s.q.dtype)
 
-            def nearer(_, u):
+            def nearer(_, carry):
+                u, _ = carry
                 slope = jax.jacfwd(lambda u: over(s.q, u))(u)
-                return u - matvec(slope.T, solve_spd(matmul(slope, slope.T), over(s.q, u)))
+                return u - matvec(slope.T, solve_spd(matmul(slope, slope.T), over(s.q, u))), slope
 
-            u = lax.fori_loop(0, 6, nearer, u)  # onto the discrete constraint
+            u, slope = lax.fori_loop(0, 6, nearer, (u, slope))  # onto the discrete constraint
         q1 = ld.moved(here, s.q, u, h)
-        there = symmetry.act(here, g, s.q), symmetry.act(here, g, q1)
+        there = symmetry.act(here, s.g, s.q), symmetry.act(here, s.g, q1)
         w = ld.velocity(here, *there, h)
         first, second = ld.over_step(here, s.q, q1, u, h), ld.over_step(here, *there, w, h)
-        size = jnp.abs(first) + jnp.abs(h) * jnp.sum(jnp.abs(u * matvec(here.metric(s.q), u)))
-        found = {"L_d": _relative(second - first, size)}
+        # Velocities of a step are differences of configurations: rounding of these, over h.
+        lost = _ROUNDING * jnp.max(jnp.abs(jnp.stack([s.q, q1, *there]))) / h
+        p = matvec(jnp.abs(here.metric(s.q)), jnp.abs(u) + lost)
+        noise = h * lost * jnp.sum(p) + _ROUNDING * jnp.abs(first)
+        size = jnp.abs(first) + jnp.abs(h) * jnp.sum(jnp.abs(u) * p)
+        found = {"L_d": _relative(jnp.maximum(jnp.abs(second - first) - noise, 0.0), size)}
         if here.constrained:
-            forms = jnp.abs(annihilator(here, there[0]))
-            found["D_d"] = _relative(
-                constraint.over_step(here, *there, w, h), matvec(forms, jnp.abs(w)) + 1e-3
-            )
+            size = matvec(jnp.abs(slope), jnp.abs(u))
+            noise = jnp.sum(jnp.abs(slope), axis=1) * lost
+            off = _relative(jnp.maximum(jnp.abs(constraint.over_step(here, *there, w, h)) - noise, 0.0), size)
+            began = _relative(over(s.q, u), size + noise)
+            # A sample that was not brought onto the constraint says nothing.
+            found["D_d"] = jnp.where(began < 0.1 * TOLERANCE, off, jnp.nan)
         return found
 
     return jax.vmap(one)(s)
@@ -167,30 +302,32 @@ def invariance(
             "symmetries are measured of methods of a discrete Lagrangian and a discrete constraint, VariationalDLA() "
             f"and EDLA(); got {getattr(method, 'spelling', method)!r}"
         )
-    if h is not None and not (isinstance(h, int | float) and h > 0):
+    if h is not None and not (isinstance(h, int | float) and 0 < h < np.inf):
         raise ValueError(f"h must be a positive number, got {h!r}")
     symmetry.split(system)
     given = samples(system, symmetry, at)
-    found = dict(_continuous(as_arrays(system), symmetry, given))
+    check_action(system, symmetry, given)
+    found = dict(continuous(as_arrays(system), symmetry, given.t, given.q, given.g))
     if method is not None:
         rule = Rule(method.discrete_lagrangian, method.discrete_constraint)
         size = jnp.asarray(h or system.step or 0.1, float)
         found.update(_discrete(as_arrays(system), symmetry, rule, given, size))
-    made = {}
     for name in [x for x in NAMES if x in found]:
-        change = np.asarray(found[name], float)
-        if not np.any(np.isfinite(change)):
+        if np.all(np.isnan(found[name])):
             raise ValueError(
                 f"{system.label}: {NAMES[name]} is NaN or infinite at every configuration sampled; give some where "
                 "it is defined as at="
             )
-        change = np.where(np.isfinite(change), change, -1.0)  # outside of where the system is defined
-        worst = int(np.argmax(change))
-        made[name] = Invariance(
-            max(float(change[worst]), 0.0),
-            given.q[worst],
-            np.asarray(symmetry.group.exp(jnp.asarray(given.x[worst]))),
-        )
+    return worst(found, given.q, given.g)
+
+
+def worst(found: Any, q: np.ndarray, g: np.ndarray) -> dict[str, Invariance]:
+    """Of every quantity the largest change, and where; NaN is outside of where the system is defined."""
+    made = {}
+    for name in [x for x in NAMES if x in found]:
+        change = np.nan_to_num(np.asarray(found[name], float), nan=0.0, posinf=np.inf)
+        at = int(np.argmax(change))
+        made[name] = Invariance(float(change[at]), np.asarray(q[at]), np.asarray(g[at]))
     return made
 
 
@@ -202,10 +339,13 @@ def complaint(system: System, symmetry: Symmetry, found: dict[str, Invariance]) 
     said = []
     for name in broken:
         x = found[name]
-        where = ", ".join(f"{c}={value:.4g}" for c, value in zip(system.coordinates, x.q, strict=True))
         moved = ", ".join(f"{value:.4g}" for value in x.g)
+        changed = (
+            f"it changes by {x.change:.2g} (relative)"
+            if np.isfinite(x.change)
+            else "it becomes NaN or infinite"
+        )
         said.append(
-            f"{NAMES[name]} is not invariant: it changes by {x.change:.2g} (relative) at ({where}) under the element "
-            f"({moved})"
+            f"{NAMES[name]} is not invariant: {changed} at ({place(system, x.q)}) under the element ({moved})"
         )
     return "; ".join(said)

@@ -8,10 +8,11 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.model import TOLERANCE, annihilator, as_arrays, nearest_velocity, offsets_at, violates
-from dalembert.numerics import hurried, over_rows
+from dalembert.numerics import hurried, matvec, over_rows
 from dalembert.reduction.cases import Abelian, Horizontal
 from dalembert.reduction.core import Reduced, projected
 from dalembert.reduction.discrete import ReducedLagrangian, displacement, full_step
+from dalembert.reduction.measured import NEAR, complaint, continuous, samples, worst
 from dalembert.simulate import Trajectory, simulate
 
 _BLOCK = 1024
@@ -20,11 +21,14 @@ _PART = 100_000
 
 
 def _to_shape(core: Any, t: Array, q: Array, v: Array) -> tuple[Array, ...]:
-    """Shape, reduced velocity, momentum of the group; one-forms, their offsets, and how far q is from the group."""
+    """Shape, reduced velocity, momentum of the group; one-forms, their offsets, how far q is from the group, and the
+    size of what the momentum is the sum of."""
     full = core.full.at(t)
     defect = jnp.zeros(()) if full.group is None else full.group.defect(q)
-    momentum = core.symmetry.momentum(full, q, v)
-    return *projected(core, q, v), momentum, annihilator(full, q), offsets_at(full, q), defect
+    generators, mass = core.symmetry.generators(full, q), full.metric(q)
+    momentum = matvec(generators.T, matvec(mass, v))
+    size = matvec(jnp.abs(generators.T), matvec(jnp.abs(mass), jnp.abs(v)))
+    return *projected(core, q, v), momentum, annihilator(full, q), offsets_at(full, q), defect, size
 
 
 def _to_momentum(core: Any, t: Array, q: Array, p: Array) -> Array:
@@ -52,7 +56,7 @@ def project(core: Any, q: Any, v: Any, t: Any) -> Any:
         raise ValueError("project needs finite states")
     rows, velocities = q.reshape(-1, n), v.reshape(-1, m)
     times = np.broadcast_to(np.asarray(t, float), len(rows))
-    r, change, _, forms, offsets, defects = _measured(core, times, rows, velocities)
+    r, change, _, forms, offsets, defects, _ = _measured(core, times, rows, velocities)
     for a, x, b, defect in zip(forms, velocities, offsets, defects, strict=True):
         if np.any(violates(a, x, b)):
             raise ValueError(
@@ -88,8 +92,8 @@ def _measured(core: Any, t: np.ndarray, q: Any, v: Any, at_level: bool = True) -
     found = over_rows(_to_shape)(as_arrays(core), t, q, v)
     if isinstance(core.case, Horizontal) and at_level:
         level, momentum = np.asarray(core.case.level), found[2]
-        off = np.max(np.abs(momentum - level), axis=1)
-        if np.any(off > TOLERANCE * (1 + np.max(np.abs(level)))):
+        off = np.max(np.abs(momentum - level) / (found[6] + np.abs(level) + np.finfo(float).tiny), axis=1)
+        if np.any(off > TOLERANCE):
             there = momentum[int(np.argmax(off))]
             raise ValueError(
                 f"{core.label} is reduced at the level {level.tolist()}, but this state has the momentum "
@@ -188,11 +192,11 @@ def _accumulated(core: Any, g0: np.ndarray, moves: np.ndarray) -> np.ndarray:
     return np.concatenate(rows)
 
 
-def _to_full(core: Any, t: Array, r: Array, v: Array, g: Array) -> tuple[Array, Array]:
-    """The full state of a reduced one at the group element g."""
+def _to_full(core: Any, t: Array, r: Array, v: Array, g: Array) -> tuple[Array, Array, Array]:
+    """The full state of a reduced one at the group element g, and the configuration (r, e)."""
     symmetry, full = core.symmetry, core.full.at(t)
-    lifted = core.case.velocity(symmetry, full, r, v)
-    return symmetry.join(full, r, g), symmetry.push(full, g, symmetry.section(full, r), lifted)
+    lifted, section = core.case.velocity(symmetry, full, r, v), symmetry.section(full, r)
+    return symmetry.join(full, r, g), symmetry.push(full, g, section, lifted), section
 
 
 def reconstruct(asked: Any, run: Trajectory, g0: Any) -> Trajectory:
@@ -241,5 +245,30 @@ def reconstruct(asked: Any, run: Trajectory, g0: Any) -> Trajectory:
 
 def _lifted(core: Any, run: Trajectory, g: np.ndarray) -> Trajectory:
     """The full run with these group elements."""
-    q, v = over_rows(_to_full)(core, run.t, run.q, run.v, g)
+    q, v, sections = over_rows(_to_full)(core, run.t, run.q, run.v, g)
+    _check_invariance(core, np.asarray(run.t, float), sections, g)
     return _trajectory(run, core.full, core.rule, q, v, v)
+
+
+def _check_invariance(core: Any, t: np.ndarray, sections: np.ndarray, g: np.ndarray) -> None:
+    """Refuses a run that went where the group is no symmetry: samples around the start did not show that.
+
+    The places of the last samples are taken by rows of the run, so that nothing is compiled anew.
+    """
+    given = samples(core.full, core.symmetry)
+    good = np.flatnonzero(np.all(np.isfinite(sections), axis=1) & np.all(np.isfinite(g), axis=1))
+    if not len(good):
+        return
+    rows = good[np.round(np.linspace(0, len(good) - 1, len(given.t) - NEAR)).astype(int)]
+    times, places, elements = (
+        np.concatenate([np.asarray(a, float)[:NEAR], b[rows]])
+        for a, b in ((given.t, t), (given.q, sections), (given.g, g))
+    )
+    found = continuous(core.full, core.symmetry, times, places, elements)
+    found = {name: np.asarray(x)[NEAR:] for name, x in found.items()}
+    words = complaint(core.full, core.symmetry, worst(found, sections[rows], g[rows]))
+    if words is not None:
+        raise ValueError(
+            f"reconstruct: this run goes where {core.symmetry.words} is no symmetry of {core.full.label}, so that it "
+            f"is not a run of the full system: {words}"
+        )

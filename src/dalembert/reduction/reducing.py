@@ -6,18 +6,26 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, as_arrays, check_system
-from dalembert.numerics import hurried
+from dalembert.numerics import hurried, solve
 from dalembert.reduction.cases import Abelian, Chaplygin, Horizontal, Rule
 from dalembert.reduction.classification import Classification, classify
-from dalembert.reduction.measured import samples
+from dalembert.reduction.measured import NEAR, Sample, place, samples
 from dalembert.reduction.reduced import Note, ReducedRheonomicSystem, ReducedSystem
 
 KINDS = ("chaplygin", "horizontal", "abelian")
 # Relative change of a slope that counts as none: rounding of derivatives is below it, bends are far above.
 _STRAIGHT = 1e-10
+# A slope below this part of the usual one is rounding of zero.
+_SINGULAR = 1e-9
+# Samples of velocities reach 10 and of the algebra 100: with this time steps are of up to one, and group elements of
+# up to ten units, whatever h is.
+_STEP = 0.1
+# Newton's method doubles the digits each time, after it has come near.
+_ITERATIONS = 30
 
 
 def reduce(
@@ -49,6 +57,11 @@ def reduce(
     method.check_description(system)
     found = classify(system, symmetry, method, h=h, at=at)
     kind = _chosen(symmetry, found, kind)
+    if not symmetry.split(system).shape:
+        raise ValueError(
+            f"{system.label} with {symmetry.words}: what is left has no coordinates, so that there is no reduced "
+            "system to run. Run the system itself, or reduce by a group that leaves a coordinate"
+        )
     if kind != "horizontal" and level is not None:
         raise ValueError(f"reduce: a level belongs to a horizontal symmetry; this reduction is {kind}")
     if kind == "chaplygin":
@@ -62,18 +75,70 @@ def reduce(
     reduced = made(system, symmetry, case, method, Note(words))
     if kind == "abelian":
         return reduced
-    sizes = _slopes(
-        as_arrays(reduced), samples(system, symmetry, at), jnp.asarray(h or system.step or 0.1, float)
-    )
-    bend, smallest, largest = (np.asarray(x)[np.isfinite(x)] for x in sizes)
-    if kind == "horizontal" and not (len(smallest) and np.all(smallest > 1e-9 * largest)):
+    given, size = samples(system, symmetry, at), jnp.asarray(h or system.step or 0.1, float)
+    bend, smallest, largest = (np.asarray(x) for x in _slopes(as_arrays(reduced), given, size))
+    near = np.isfinite(smallest[:NEAR]) & np.isfinite(largest[:NEAR])
+    usual = np.median(largest[:NEAR][near]) if near.any() else 0.0
+    if not (near.any() and np.all(smallest[:NEAR][near] > _SINGULAR * usual)):
+        if kind == "horizontal":
+            raise ValueError(
+                f"{found.reason}. But the transversality condition fails: there is not one element of "
+                f"{symmetry.group.name} that gives a step the momentum of the level, because the second derivative "
+                "of the discrete Lagrangian along the group is singular"
+            )
         raise ValueError(
-            f"{found.reason}. But the transversality condition fails: there is not one element of "
-            f"{symmetry.group.name} that gives a step the momentum of the level, because the second derivative of "
-            "the discrete Lagrangian along the group is singular"
+            f"{found.reason}. But the discrete constraint {method.discrete_constraint.spelling} does not determine "
+            f"the element of {symmetry.group.name} by which a step moves: its derivative along the group is singular"
         )
-    straight = bool(len(bend)) and bool(np.max(bend) < _STRAIGHT)
-    return dataclasses.replace(reduced, case=dataclasses.replace(case, linear=straight))
+    bend = bend[np.isfinite(bend)]
+    case = dataclasses.replace(case, linear=bool(len(bend)) and bool(np.max(bend) < _STRAIGHT))
+    reduced = dataclasses.replace(reduced, case=case)
+    if kind == "chaplygin" and not case.linear:
+        _check_elements(reduced, given, size, found)
+    return reduced
+
+
+def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) -> None:
+    """Refuses a discrete constraint with which a step of the shape has no group element, or several.
+
+    The discrete connection A_d is e on D_d only where there is exactly one. Where the constraint is linear in the
+    group's part, there is.
+    """
+    system, group = reduced.full, reduced.symmetry.group
+    defined, roots, good = (np.asarray(x) for x in _roots(as_arrays(reduced), given, h))
+    rule = reduced.rule.discrete_constraint.spelling
+    said = f"{found.reason}. But the discrete constraint {rule} is not a discrete connection: "
+    advice = "Use a discrete constraint that has exactly one, such as PointConstraint(0.5)"
+    none = defined & ~good[:, 0]
+    if np.any(none):
+        i = int(np.argmax(none))
+        raise ValueError(
+            f"{said}no element of {group.name} was found that satisfies it, from the shape of "
+            f"({place(system, given.q[i])}) with shape velocity {_shape_velocity(reduced, given.v[i], h)} and h = "
+            f"{float(h):.4g}. {advice}"
+        )
+    other = roots[:, 1] - roots[:, 0]
+    turns = np.zeros(group.dimension, bool)
+    if system.group is None:  # there the group's part of a step is made of the numbers of an element
+        turns[:] = [x in group.angles for x in group.coordinates]
+    other = np.where(turns, np.remainder(other + np.pi, 2 * np.pi) - np.pi, other)
+    steps = _STEP * np.max(np.abs(given.v), axis=1)
+    off = np.max(np.abs(other), axis=1) / (np.max(np.abs(roots), axis=(1, 2)) + steps)
+    # Roots are known to rounding times the condition of the equation; another root is far from the first.
+    several = np.where(good.all(axis=1) & np.isfinite(off), off, 0.0)
+    i = int(np.argmax(several))
+    if several[i] > 1e-6:
+        one, two = (", ".join(f"{x:.6g}" for x in roots[i, j]) for j in (0, 1))
+        raise ValueError(
+            f"{said}A_d = e must hold on it, but from the shape of ({place(system, given.q[i])}) with shape velocity "
+            f"{_shape_velocity(reduced, given.v[i], h)} and h = {float(h):.4g} the group's part of the step may be "
+            f"({one}) or ({two}): both satisfy it. {advice}"
+        )
+
+
+def _shape_velocity(reduced: Any, v: np.ndarray, h: Any) -> str:
+    kept = _STEP / float(h) * v[np.array(reduced.symmetry.split(reduced.full).shape_velocity, int)]
+    return f"({', '.join(f'{x:.4g}' for x in kept)})"
 
 
 def _chosen(symmetry: Symmetry, found: Classification, kind: str | None) -> str:
@@ -81,6 +146,13 @@ def _chosen(symmetry: Symmetry, found: Classification, kind: str | None) -> str:
     whole = found.kind == "horizontal" and found.horizontal.shape[1] == symmetry.group.dimension
     fits = {"Chaplygin": "chaplygin", "horizontal": "horizontal" if whole else None}.get(found.kind)
     if fits is not None and kind in (None, fits):
+        if fits == "horizontal" and not _commutes(symmetry):
+            raise ValueError(
+                f"{found.reason}. But {symmetry.group.name} is not abelian: it turns the momentum, which a step does "
+                "not keep as seen from the group, so that there is no reduced system at a level. Reduce by an "
+                "abelian subgroup (a Symmetry with R^n or a torus on some of these coordinates); where constraints "
+                "fix the group's velocity, Chaplygin reduction takes any group"
+            )
         return fits
     if found.invariant and kind == "abelian":
         if symmetry.abelian:
@@ -95,6 +167,13 @@ def _chosen(symmetry: Symmetry, found: Classification, kind: str | None) -> str:
     raise ValueError(f"{found.reason}: {wanted}{advice}")
 
 
+def _commutes(symmetry: Symmetry) -> bool:
+    """Whether all brackets of the algebra vanish."""
+    if symmetry.abelian:
+        return True
+    return not any(np.any(np.asarray(symmetry.group.bracket(x))) for x in jnp.eye(symmetry.group.dimension))
+
+
 def _level(symmetry: Symmetry, level: Any) -> np.ndarray:
     size = symmetry.group.dimension
     if level is None:
@@ -102,10 +181,13 @@ def _level(symmetry: Symmetry, level: Any) -> np.ndarray:
             "reduce: a horizontal symmetry is reduced at a level of its momentum; give level=, such as "
             "symmetry.momentum(system, q0, v0)"
         )
-    level = np.atleast_1d(np.asarray(level, float))
-    if level.shape != (size,) or not np.all(np.isfinite(level)):
-        raise ValueError(f"reduce: the level must be {size} finite numbers, got {level.tolist()}")
-    return level
+    try:
+        given = np.atleast_1d(np.asarray(level, float))
+    except (TypeError, ValueError):
+        given = np.array([np.nan])
+    if given.shape != (size,) or not np.all(np.isfinite(given)):
+        raise ValueError(f"reduce: the level must be {size} finite numbers, got {level!r}")
+    return given
 
 
 def _words(system: System, symmetry: Symmetry, found: Classification, kind: str, level: Any) -> str:
@@ -124,22 +206,59 @@ def _words(system: System, symmetry: Symmetry, found: Classification, kind: str,
     return f"{found.reason}. {done[kind]}.{at_level}"
 
 
+def _equation(core: Any, s: Sample, h: Any) -> tuple[Any, Any]:
+    """What must vanish for the group's part of a step, and what it is made of; steps are as long for every h."""
+    symmetry, full = core.symmetry, core.full.at(s.t)
+    r, split = symmetry.shape(full, s.q), symmetry.split(full)
+    u = (_STEP / h) * s.v[np.array(split.shape_velocity, int)]
+    rule: Rule = core.discrete
+
+    def missing(w):
+        return core.case.missing(symmetry, full, rule, rule.step(symmetry, full, r, u, w, h), h)
+
+    return missing, (symmetry, full, r, u, (_STEP / h) * s.x)
+
+
 @hurried
 def _slopes(core: Any, given: Any, h: Any) -> Any:
     """How the equation for the group's part of a step depends on it: how much its slope changes, relative, and the
     smallest and largest singular value of the slope."""
 
     def one(s):
-        symmetry, full = core.symmetry, core.full.at(s.t)
-        r, split = symmetry.shape(full, s.q), symmetry.split(full)
-        u = s.v[np.array(split.shape_velocity, int)]
-        rule: Rule = core.discrete
-
-        def missing(w):
-            return core.case.missing(symmetry, full, rule, rule.step(symmetry, full, r, u, w, h), h)
-
-        slope, other = (jax.jacfwd(missing)(x) for x in (s.x, -0.7 * s.x))
+        missing, (*_, w) = _equation(core, s, h)
+        slope, other = jax.vmap(jax.jacfwd(missing))(jnp.stack([w, -0.7 * w]))
         sizes = jnp.linalg.svd(slope, compute_uv=False)
         return jnp.max(jnp.abs(other - slope)) / sizes[0], sizes[-1], sizes[0]
+
+    return jax.vmap(one)(given)
+
+
+@hurried
+def _roots(core: Any, given: Any, h: Any) -> Any:
+    """Whether the equation for the group's part of a step is defined; what is found from the usual beginning and from
+    another one; and whether that solves the equation."""
+
+    def one(s):
+        missing, (symmetry, full, r, u, other) = _equation(core, s, h)
+        guess = core.case.group_velocity(symmetry, full, r, u)
+
+        size = jnp.max(jnp.abs(u)) + jnp.max(jnp.abs(guess)) + jnp.max(jnp.abs(other))
+
+        # Plain iterations: a compiled search that knows when to stop takes four times as long to compile.
+        def nearer(i, carry):
+            w, _, defined = carry
+            slope, value = jax.jacfwd(lambda w: (missing(w),) * 2, has_aux=True)(w)
+            change = solve(slope, value)
+            # Only at the beginning: iterations that run away may leave where the equation is defined.
+            defined = defined & ((i > 0) | jnp.all(jnp.isfinite(value)))
+            return w - change, jnp.max(jnp.abs(change)), defined
+
+        def found(begin):
+            begun = (begin, jnp.inf, jnp.array(True))
+            w, change, defined = lax.fori_loop(0, _ITERATIONS, nearer, begun)
+            return h * w, change < 1e-9 * size, defined
+
+        roots, good, defined = jax.vmap(found)(jnp.stack([guess, other]))
+        return defined[0], roots, good
 
     return jax.vmap(one)(given)
