@@ -39,16 +39,25 @@ class Order(NamedTuple):
 
 
 def nearby_starts(
-    system: System, q0: Any, v0: Any, count: int = STARTS, t0: float = 0.0
+    system: System, q0: Any, v0: Any, count: int = STARTS, t0: float = 0.0, time: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The start and some near it, their velocities on the constraint, so that no accident of one decides."""
+    """The start and some near it, their velocities on the constraint, so that no accident of one decides.
+
+    Velocities differ by a part of that of the start, or where it rests, of what it has gained after `time`.
+    """
     draw = np.random.default_rng(3).uniform(-1, 1, size=(2, count, len(np.asarray(v0))))
     draw[:, 0] = 0
-    speed = max(float(np.max(np.abs(np.asarray(v0)))), 1e-300)
     system, base = as_arrays(system).at(t0), np.broadcast_to(np.asarray(q0, float), (count, np.size(q0)))
+    speed = float(np.max(np.abs(np.asarray(v0))))
+    if speed == 0:
+        speed = time * float(np.max(np.abs(over_rows(_acceleration)(system, base[:1], np.asarray(v0, float)[None]))))
     q = over_rows(displaced)(system, base, 0.05 * draw[0])
     v = np.asarray(v0, float) + 0.05 * speed * draw[1]
     return q, over_rows(nearest_velocity)(system, q, v)
+
+
+def _acceleration(system: System, q: Array, v: Array) -> Array:
+    return acceleration(system, q, v)[0]
 
 
 def fitted_order(steps: Any, errors: Any, plateau: float = PLATEAU, points: int = 4) -> float:
@@ -74,7 +83,7 @@ class Exact(NamedTuple):
 
 def exact_ends(system: System, q0: Any, v0: Any, time: float, count: int = STARTS) -> Exact:
     """Where the exact motion goes from the start and some near it."""
-    q, v = nearby_starts(system, q0, v0, count)
+    q, v = nearby_starts(system, q0, v0, count, time=time)
     return Exact(q, v, *_ends_at(system, q, v, np.full(count, time)), time)
 
 
@@ -137,7 +146,7 @@ class Terms(NamedTuple):
     """The factors with which the parts of the equations of motion enter a method as h goes to zero; one is right."""
 
     kinematics: float
-    """q' = factor * v."""
+    """q' = factor * v; NaN where all velocities are zero."""
     potential: float
     """The pull of the potential along D; NaN where there is none."""
     inertia: float
@@ -176,4 +185,5 @@ def measured_terms(system: System, method: Method, q: Any, v: Any, h: float) -> 
         weights = np.linalg.lstsq(matrix, rate.ravel(), rcond=None)[0]
         found |= dict(zip(columns, map(float, weights), strict=True))
         rest = float(np.max(np.abs(matrix @ weights - rate.ravel())) / scale)
-    return Terms(float(np.sum(drift * v) / np.sum(v * v)), **found, rest=rest)
+    moved = float(np.sum(v * v))
+    return Terms(float(np.sum(drift * v)) / moved if moved > 0 else np.nan, **found, rest=rest)
