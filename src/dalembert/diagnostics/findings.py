@@ -162,7 +162,9 @@ class Audit:
         if self.laws is not None:
             rows += _law_rows(self.laws, said)
         if self.fibration is not None:
-            rows.append(("driver undisturbed", _defect(self.fibration.driver, said is not None and said.fibred)))
+            rows.append(
+                ("driver undisturbed", _defect(self.fibration.driver, said is not None and said.fibred))
+            )
             if np.isfinite(self.fibration.fibre):
                 rows.append(("descends", _defect(self.fibration.fibre, False)))
         if self.parasitic is not None:

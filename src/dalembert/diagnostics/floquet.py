@@ -87,6 +87,7 @@ def orbit(coupled: CoupledSystem, xi: float, eta: float, h: float | None = None)
 
     `h` is a first guess of a step that resolves the motion; it is halved until two results agree.
     """
+    coupled = CoupledSystem.of(coupled)
     h = float(h or coupled.system.step or 0.1)
     base = np.array([xi, eta], float)
     size = coupled.linear()[0].shape[0] + 2
@@ -148,7 +149,13 @@ def _levels(coupled: CoupledSystem, q: Array, v: Array) -> tuple[Array, Array, A
 def section(coupled: CoupledSystem, q: Any, v: Any) -> tuple[float, float]:
     """Where the orbit through the state crosses xi = 0, upwards unless the driver rotates downwards; its own
     (xi, eta) where it does not cross."""
+    coupled = CoupledSystem.of(coupled)
     q, v = np.asarray(q, float), np.asarray(v, float)
+    if q.shape != (coupled.system.dimension,) or v.shape != q.shape:
+        raise ValueError(
+            f"a state of {coupled.system.label} has q and v of shape ({coupled.system.dimension},), got {q.shape} "
+            f"and {v.shape}"
+        )
     energy, zero, way, top = (float(x) for x in _levels(coupled, q, v))
     xi, eta = float(q[coupled.index]), float(v[coupled.index])
     if energy <= zero or energy < way - 1e-12:
@@ -209,6 +216,7 @@ class Averaging(NamedTuple):
 
 def averaging(coupled: CoupledSystem, xi: float, eta: float, h: float | None = None) -> Averaging:
     """The averaged system of the driver's orbit through (xi, eta)."""
+    coupled = CoupledSystem.of(coupled)
     found = orbit(coupled, xi, eta, h)
     return Averaging(coupled, found, real_logarithm(found.map))
 
@@ -244,7 +252,9 @@ def real_logarithm(phi: np.ndarray) -> np.ndarray:
     made = np.zeros_like(phi)
     made[:-1, :-1] = basis @ turns @ basis.T
     made[:-1, -1] = basis @ np.linalg.solve(shifts, basis.T @ phi[:-1, -1])
-    if len(halves) % 2 or not np.allclose(_exponential(made), phi, rtol=0, atol=1e-8):  # the map is good to 1e-11
+    if len(halves) % 2 or not np.allclose(
+        _exponential(made), phi, rtol=0, atol=1e-8
+    ):  # the map is good to 1e-11
         raise ValueError("the period map is not a rotation with a shift, so it has no logarithm of this kind")
     return made
 
@@ -260,7 +270,9 @@ def measured_period(t: Any, xi: Any, at: float, is_angle: bool) -> float:
     method has it. ValueError where it never crosses twice."""
     t, xi = np.asarray(t, float), np.asarray(xi, float)
     if t.ndim != 1 or t.shape != xi.shape:
-        raise ValueError(f"times and values must be two rows of the same length, got {t.shape} and {xi.shape}")
+        raise ValueError(
+            f"times and values must be two rows of the same length, got {t.shape} and {xi.shape}"
+        )
     total, count = 0.0, 0
     for sign in (1, -1):  # an oscillation crosses both ways, a rotation one way
         k, aim = crossings(sign * xi, sign * at, is_angle)
@@ -269,8 +281,8 @@ def measured_period(t: Any, xi: Any, at: float, is_angle: bool) -> float:
             total, count = total + float(times[-1] - times[0]), count + len(k) - 1
     if not count:
         raise ValueError(
-            f"the driver does not cross {at:g} twice in the same direction in these {len(t)} rows, so no period can be "
-            "measured; run longer"
+            f"the driver does not cross {at:g} twice in the same direction in these {len(t)} rows, so no period can "
+            "be measured; run longer"
         )
     return total / count
 
@@ -289,6 +301,8 @@ def resonance(period: float, angles: Any, h: float, near: float | None = None) -
     of the period map, or several; the period is best that of the method itself (`measured_period`). The windows
     close as steps become shorter: by default `near` is 0.1 up to T/h = 14 and falls by e every 5 from there.
     """
+    if not (0 < period < np.inf and 0 < h < np.inf):
+        raise ValueError(f"period and h must be positive, got {period!r} and {h!r}")
     ratio = period / h
     near = 0.1 * min(1.0, float(np.exp((14 - ratio) / 5))) if near is None else near
     turns = np.concatenate([[0.0], np.atleast_1d(angles), -np.atleast_1d(angles)]) / np.pi

@@ -32,7 +32,7 @@ def as_rows(system: System, q: Any, u: Any) -> tuple[np.ndarray, np.ndarray]:
     n, size = system.dimension, system.velocity_dimension
     if q.ndim != 2 or u.ndim != 2 or q.shape[1] != n or u.shape[1] != size or len(q) != len(u) or not len(q):
         raise ValueError(
-            f"states of {system.label} must be one row per state, q of shape (K, {n}) and u of shape (K, {size}) with "
-            f"K of at least 1; got {q.shape} and {u.shape}"
+            f"states of {system.label} must be one row per state, q of shape (K, {n}) and u of shape (K, {size}) "
+            f"with K of at least 1; got {q.shape} and {u.shape}"
         )
     return q, u

@@ -66,14 +66,14 @@ class Latitude(NamedTuple):
     def along(self, trajectory: Trajectory) -> tuple[np.ndarray, np.ndarray]:
         """Times and values where the run crosses the section in the direction of the orbit, each reached from the
         nearer saved state by the exact flow with xi as the independent variable; both empty where it does not."""
-        one_run(trajectory, "the latitude")
+        system, _ = one_run(trajectory, "the latitude")
         coupled = self.coupled
-        t, q, v = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.v))
-        if q.shape[1] != coupled.system.dimension:
+        if system.coordinates != coupled.system.coordinates:
             raise ValueError(
-                f"this latitude is that of {coupled.system.label} with {coupled.system.dimension} coordinates, but the "
-                f"run has {q.shape[1]}"
+                f"this latitude is that of {coupled.system.label} with the coordinates {coupled.system.coordinates}, "
+                f"but the run is of {system.label} with {system.coordinates}"
             )
+        t, q, v = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.v))
         target, eta = self.orbit.base
         way = -1.0 if eta < 0 else 1.0
         xi, speed = way * q[:, coupled.index], way * v[:, coupled.index]
@@ -134,8 +134,8 @@ def _with_axis(system: System | CoupledSystem, q: Any) -> tuple[CoupledSystem, n
     centre = np.linalg.lstsq(kappa.T, f, rcond=None)[0]
     if np.max(np.abs(kappa.T @ centre - f)) > TOLERANCE * max(1.0, float(np.max(np.abs(f)))):
         raise ValueError(
-            f"{name} has no latitude: its constant force f = {f.tolist()} has a part along the kernel of kappa, which no "
-            "spring balances, so (kappa x, v) is carried away instead of turning about an axis"
+            f"{name} has no latitude: its constant force f = {f.tolist()} has a part along the kernel of kappa, "
+            "which no spring balances, so (kappa x, v) is carried away instead of turning about an axis"
         )
     return coupled, centre
 

@@ -47,7 +47,7 @@ def _reverse(shared: Any, q: Array, u: Array) -> Array:
 
 def step_map(system: System, method: Method, h: float, q: Any, u: Any) -> tuple[np.ndarray, np.ndarray]:
     """One step of size h from each row of (q, u): configurations and own velocities."""
-    return over_rows(_step)(as_shared(system, method, h), q, u)
+    return over_rows(_step)(as_shared(system, method, h), *as_rows(system, q, u))
 
 
 def as_shared(system: System, method: Method, h: float) -> tuple[System, Method, np.ndarray]:
@@ -71,7 +71,7 @@ def reversibility_defect(
     the right one. The defect is relative to the size of the state.
     """
     shared = as_shared(system, method, h)
-    q, u = np.asarray(q, float), np.asarray(u, float)
+    q, u = as_rows(system, q, u)
 
     def turn(q, u):
         return -u if plain else over_rows(_reverse)(shared, q, u)
@@ -105,7 +105,7 @@ def fibration_defects(
 ) -> Fibration:
     """The defects over the rows of (q, u): each driver is given the passenger of another row, and each passenger
     is moved along the kernel of kappa."""
-    q, u = np.asarray(q, float), np.asarray(u, float)
+    q, u = as_rows(coupled.system, q, u)
     if len(q) < 2:
         raise ValueError("fibration_defects needs two states or more, to give one the passenger of another")
     i, other = coupled.index, coupled.others
@@ -250,7 +250,9 @@ def volume_along(trajectory: Trajectory, on_constraint: bool = True) -> Volume:
         states = [(q[starts], u[starts])]
         for _ in range(size - 1):
             states.append(step_map(system, method, float(trajectory.h), *states[-1]))
-        steps = [tuple(np.stack(x)[: len(w), i] for x in zip(*states, strict=True)) for i, w in enumerate(weights)]
+        steps = [
+            tuple(np.stack(x)[: len(w), i] for x in zip(*states, strict=True)) for i, w in enumerate(weights)
+        ]
     q, u = (np.concatenate(x) for x in zip(*steps, strict=True))
     return _volume(
         system, method, float(trajectory.h), q, u, on_constraint, weights, np.diff(edges) / edges[-1]
@@ -288,7 +290,9 @@ def _volume(
         return np.concatenate([np.linalg.slogdet(x)[1] for x in made]) / h
 
     few = np.unique(np.linspace(0, len(q) - 1, 16).astype(int))
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # of steps that fail, or lose a direction
+    with np.errstate(
+        invalid="ignore", divide="ignore", over="ignore"
+    ):  # of steps that fail, or lose a direction
         delta, doubt = _difference_step(lambda delta: determinants(h, few, delta), h)
         rates = determinants(h, np.arange(len(q)), delta)
         window = np.repeat(np.arange(len(weights)), [len(w) for w in weights])
@@ -303,7 +307,7 @@ def _volume(
         error = float(np.hypot(error, doubt))
     limit, limit_error = _weighted(limits, flat[some], window[some], shares)
     spread = float(np.max(np.abs(rates)))
-    return Volume(rate, error, spread, limit, limit_error, _volume_verdict(rate, error, spread * h, h))
+    return Volume(rate, error, spread, limit, limit_error, _volume_verdict(rate, error, spread * h))
 
 
 def _difference_step(determinants: Callable[[float], np.ndarray], h: float) -> tuple[float, float]:
@@ -332,8 +336,8 @@ def _weighted(
     return mean, float(np.sqrt(shares @ (local - mean) ** 2 / (1 - square) * square))
 
 
-def _volume_verdict(rate: float, error: float, most: float, h: float) -> str:
-    if rate * h < -100 * h:  # e^-100 in a unit of time
+def _volume_verdict(rate: float, error: float, most: float) -> str:
+    if rate < -100:  # e^-100 in a unit of time
         return "singular"
     if np.isnan(rate):
         return "not measured"
@@ -353,8 +357,12 @@ def passenger_exponents(
     multiplied, with QR decompositions in between. Needs a quadratic potential U and a method that respects the
     driver.
     """
+    coupled = CoupledSystem.of(coupled)
     coupled.linear()
+    if not isinstance(steps, int | np.integer) or steps < 1:
+        raise ValueError(f"steps must be a whole number of at least 1, got {steps!r}")
     system, i = coupled.system, coupled.index
+    as_shared(system, method, h)
     sol = simulate(system, method, q0, v0, h=h, steps=steps)
     orbit_q, orbit_u = np.asarray(sol.q)[:-1], np.asarray(sol.v_full)[:-1]
     basis, sums = None, 0.0
@@ -402,6 +410,11 @@ def passenger_matrices(
     coupled: CoupledSystem, method: Method, h: float, xi: Any, eta: Any, on_constraint: bool = True
 ) -> np.ndarray:
     """The linear part of the step in the passenger (x, v), or (x, u) for methods on TQ, at each driver state."""
+    coupled = CoupledSystem.of(coupled)
+    if np.ndim(xi) != 1 or np.shape(xi) != np.shape(eta) or not np.size(xi):
+        raise ValueError(
+            f"driver states are two rows of the same length, one or more, got {np.shape(xi)} and {np.shape(eta)}"
+        )
     mass = np.asarray(coupled.mass)
     n, i, other = coupled.system.dimension, coupled.index, coupled.others
     d = len(other)
