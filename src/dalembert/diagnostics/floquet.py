@@ -230,7 +230,8 @@ def real_logarithm(phi: np.ndarray) -> np.ndarray:
 
     phi = np.asarray(phi, float)
     size = len(phi) - 1
-    blocks, basis = schur(phi[:-1, :-1], output="real")  # of a normal matrix: turns in planes, and ones
+    found = schur(phi[:-1, :-1], output="real")  # of a normal matrix: turns in planes, and ones
+    blocks, basis = np.asarray(found[0]), np.asarray(found[1])
     turns, shifts = np.zeros((size, size)), np.eye(size)
     planes, halves, j = [], [], 0
     while j < size:

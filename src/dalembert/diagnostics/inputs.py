@@ -20,7 +20,8 @@ def one_run(trajectory: Any, what: str, rows: int = 1) -> tuple[System, Method]:
             f"{what} needs the system and the method, which this trajectory was loaded without; give them to load"
         )
     if len(trajectory.t) < rows:
-        raise ValueError(f"{what} needs a run of {rows} rows or more, but this one has {len(trajectory.t)}")
+        some = "1 row" if rows == 1 else f"{rows} rows"
+        raise ValueError(f"{what} needs a run of {some} or more, but this one has {len(trajectory.t)}")
     if not all(np.all(np.isfinite(np.asarray(x))) for x in (trajectory.t, trajectory.q, trajectory.v_full)):
         raise ValueError(f"{what} needs a run whose rows are finite, but this one has some that are not")
     return trajectory.system, trajectory.method

@@ -229,8 +229,8 @@ def volume_along(trajectory: Trajectory, on_constraint: bool = True) -> Volume:
     """The rate along a run: the mean over windows of consecutive steps that are spread evenly over it.
 
     A smooth weight in each window takes out what oscillates within it, so that little is left for the standard
-    error, which comes from the differences between the windows. Windows lie closer together at the beginning, where
-    a motion may still be settling.
+    error, which comes from the differences between neighbouring windows. They lie closer together at the beginning,
+    where a motion may still be settling.
     """
     system, method = one_run(trajectory, "the change of volume", rows=2)
     q, u = np.array(trajectory.q, float), np.asarray(trajectory.v_full, float)
@@ -296,7 +296,7 @@ def _volume(
         delta, doubt = _difference_step(lambda delta: determinants(h, few, delta), h)
         rates = determinants(h, np.arange(len(q)), delta)
         window = np.repeat(np.arange(len(weights)), [len(w) for w in weights])
-        some = np.arange(0, len(q), 4) if len(q) > 4 * len(weights) else np.arange(len(q))
+        some = np.arange(0, len(q), 4) if min(len(w) for w in weights) >= 8 else np.arange(len(q))
         limits = determinants(1e-3 * h, some, delta)
     flat = np.concatenate(weights)
     if not np.all(np.isfinite(rates)):
@@ -325,15 +325,16 @@ def _difference_step(determinants: Callable[[float], np.ndarray], h: float) -> t
 def _weighted(
     rates: np.ndarray, weights: np.ndarray, window: np.ndarray, shares: np.ndarray
 ) -> tuple[float, float]:
-    """The mean, and its standard error from the differences between the windows."""
+    """The mean, and its standard error from the differences between neighbouring windows, so that a motion which
+    settles slowly does not count as noise."""
     sums = np.bincount(window, weights)
-    seen = sums > 0
-    local = np.bincount(window, weights * rates)[seen] / sums[seen]
-    shares = shares[: len(seen)][seen] / np.sum(shares[: len(seen)][seen])
-    mean, square = float(shares @ local), float(np.sum(shares**2))
+    local = np.bincount(window, weights * rates) / sums
+    mean = float(shares @ local)
     if len(local) < 2:
         return mean, np.inf
-    return mean, float(np.sqrt(shares @ (local - mean) ** 2 / (1 - square) * square))
+    jumps = np.diff(local) ** 2 / 2
+    variances = 0.5 * (np.append(jumps, jumps[-1]) + np.append(jumps[0], jumps))
+    return mean, float(np.sqrt(shares**2 @ variances))
 
 
 def _volume_verdict(rate: float, error: float, most: float) -> str:

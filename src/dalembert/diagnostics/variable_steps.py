@@ -112,7 +112,7 @@ class VariableStepLaws(NamedTuple):
 
 def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaws:
     """The laws over a run by EDLA with save_every=1: energy and momentum at every step, the form at some."""
-    system, method = one_run(trajectory, "what EDLA keeps", rows=4)
+    system, method = one_run(trajectory, "what EDLA keeps")
     if not isinstance(rows, int | np.integer) or rows < 1:
         raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}")
     if not isinstance(method, EDLA) or trajectory.save_every != 1:
@@ -120,6 +120,7 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
             f"these are laws of EDLA: give a run by it with save_every=1, got one by {method.spelling} with "
             f"save_every={trajectory.save_every}"
         )
+    one_run(trajectory, "what EDLA keeps", rows=4)
     if np.any(np.asarray(trajectory.told["continued"])):
         raise ValueError("the run has steps that miss the energy; its laws hold up to the first of them")
     shared = as_arrays(system), as_arrays(method)
