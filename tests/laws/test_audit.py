@@ -185,6 +185,8 @@ def test_friction_from_rest():
     )
     found = da.audit(system, da.FrameGradient(), [1.0], [0.0], h=0.05, steps=10_000)
     assert found.problems == []
+    assert np.isnan(found.reversibility)
+    assert "reversibility          not defined" in str(found)
     assert found.terms.kinematics == pytest.approx(1, abs=1e-2)
     assert found.volume.verdict == "contracts"
     assert found.volume.rate == pytest.approx(-0.2, abs=1e-3)  # h^2
@@ -199,6 +201,10 @@ def test_reduced_systems():
     found = da.audit(red, red.method, *red.project(*start("particle")), h=0.1, steps=10_000)
     assert found.broken_claims == []
     assert found.order.q == pytest.approx(2, abs=0.15)
+    assert found.reversibility < 1e-11  # its forces are quadratic in the velocity
+    flat = reduced("knife edge")
+    with pytest.raises(ValueError, match="1 coordinates and 3 velocities; audit the system that"):
+        da.audit(flat, flat.method, *flat.project(*start("knife edge")), h=0.1, steps=10_000)
 
 
 def test_the_sleigh_does_not_keep_volume_and_the_audit_knows():

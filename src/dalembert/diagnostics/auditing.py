@@ -15,7 +15,7 @@ from dalembert.diagnostics.findings import ROUNDING, Audit
 from dalembert.diagnostics.floquet import Orbit, measured_period, orbit, resonance, section
 from dalembert.diagnostics.latitude import Latitude
 from dalembert.diagnostics.nonholonomy import nonholonomy
-from dalembert.diagnostics.order import Exact, exact_ends, measured_order, measured_terms
+from dalembert.diagnostics.order import Exact, exact_acceleration, exact_ends, measured_order, measured_terms
 from dalembert.diagnostics.parasitic import normal_velocity, parasitic_mode
 from dalembert.diagnostics.series import Drift, judged
 from dalembert.diagnostics.stepmap import fibration_defects, reversibility_defect, volume_along
@@ -134,6 +134,11 @@ def audit(
         raise ValueError(
             f"an audit needs 10,000 steps or more to tell a drift from an oscillation, got {steps}"
         )
+    if system.group is None and system.dimension != system.velocity_dimension:
+        raise ValueError(
+            f"an audit measures systems with one velocity per coordinate, but {system.label} has {system.dimension} "
+            f"coordinates and {system.velocity_dimension} velocities; audit the system that it was reduced from"
+        )
     if system.timed:
         raise ValueError(
             f"an audit measures systems that do not depend on time, but {system.label} does; its maps differ from "
@@ -201,7 +206,7 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
         own_constraint=own,
         # Neither is defined where v -> -v leaves the constraint, or a state does not tell the next step's size.
         reversibility=np.nan
-        if system.affine or method.variable_step
+        if system.affine or method.variable_step or not _turns_back(system, q, u)
         else float(np.max(np.nan_to_num(reversibility_defect(system, method, h, q, u), nan=np.inf))),
         volume=None if method.variable_step else volume_along(sol, on_constraint),
         integrals=_integrals(about, sol, window, on_constraint),
@@ -211,6 +216,17 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
         resonance=near,
         structure=about.structure,
         speed=speed,
+    )
+
+
+def _turns_back(system: System, q: np.ndarray, u: np.ndarray) -> bool:
+    """Whether the exact motion goes back where v -> -v; not with friction, nor at the level of a reduced system."""
+    if not system.gives("forces"):
+        return True
+    shared = as_arrays(system)
+    forth, back = (over_rows(exact_acceleration)(shared, q, v) for v in (u, -u))
+    return float(np.max(np.abs(forth - back))) <= 1e-9 * max(
+        float(np.max(np.abs(forth))), np.finfo(float).tiny
     )
 
 

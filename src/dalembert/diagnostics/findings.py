@@ -40,7 +40,8 @@ class Audit:
     own_constraint: float
     """The same of the method's own velocity."""
     reversibility: float
-    """Largest defect of a step, back, and reversed again; NaN where constraints are affine or steps differ."""
+    """Largest defect of a step, back, and reversed again; NaN where it is not defined: where
+    v -> -v does not turn the exact motion round (affine constraints, friction), or steps differ in size."""
     volume: Volume | None
     """None for methods whose steps differ in size."""
     integrals: dict[str, Drift]

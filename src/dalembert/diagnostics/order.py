@@ -53,14 +53,15 @@ def nearby_starts(
     speed = float(np.max(np.abs(np.asarray(v0))))
     if speed == 0:
         speed = time * float(
-            np.max(np.abs(over_rows(_acceleration)(system, base[:1], np.asarray(v0, float)[None])))
+            np.max(np.abs(over_rows(exact_acceleration)(system, base[:1], np.asarray(v0, float)[None])))
         )
     q = over_rows(displaced)(system, base, 0.05 * draw[0])
     v = np.asarray(v0, float) + 0.05 * speed * draw[1]
     return q, over_rows(nearest_velocity)(system, q, v)
 
 
-def _acceleration(system: System, q: Array, v: Array) -> Array:
+def exact_acceleration(system: System, q: Array, v: Array) -> Array:
+    """q'' of the exact motion."""
     return acceleration(system, q, v)[0]
 
 
