@@ -55,7 +55,10 @@ def test_claims_are_what_is_measured(spelling):
     assert [found.order.q, found.order.v] == pytest.approx([found.claims.order] * 2, abs=0.13)
     assert found.constraint < 1e-14
     assert "BROKEN" not in str(found), "what is not claimed is not broken"
-    assert ("not claimed, off by" in str(found)) == (not found.claims.reversible or not found.claims.fibred)
+    if found.laws is None:  # those of discrete mechanics have more rows that nobody claims
+        assert ("not claimed, off by" in str(found)) == (
+            not found.claims.reversible or not found.claims.fibred
+        )
     if spelling == "leapfrog":  # Verlet's driver, and a reflection of the passenger
         assert found.volume.verdict == "kept"
 

@@ -170,24 +170,32 @@ def test_mirrored_drivers(name):
         assert np.max(np.abs(times - back_times)) < 1e-11
 
 
-def springs(f=(0.0, 0.0), middle=0.0):
-    """A mass on springs that a blade guides, its heading a pendulum of small swings about `middle`."""
-    return da.system(
-        coordinates=("x", "y", "xi"),
-        metric=lambda q: jnp.eye(3),
-        potential=lambda q: (
-            0.5 * jnp.sum(q[:2] ** 2) - f[0] * q[0] - f[1] * q[1] + 0.5 * (q[2] - middle) ** 2
-        ),
-        constraints=lambda q: jnp.array([[jnp.sin(q[2]), -jnp.cos(q[2]), 0.0]]),
-        name="Springs",
-    )
+class Springs(da.System):
+    """A mass on springs that a blade guides, its heading a pendulum of small swings about `middle`; a force pulls."""
+
+    coordinates = ("x", "y", "xi")
+    step = 0.1
+    pull: float = 0.0
+    push: float = 0.0
+    middle: float = 0.0
+
+    def metric(self, q):
+        return jnp.eye(3)
+
+    def potential(self, q):
+        return (
+            0.5 * jnp.sum((q - jnp.array([0.0, 0.0, self.middle])) ** 2) - self.pull * q[0] - self.push * q[1]
+        )
+
+    def constraints(self, q):
+        return jnp.array([[jnp.sin(q[2]), -jnp.cos(q[2]), 0.0]])
 
 
 def test_a_constant_force_moves_the_centre():
     """f = kappa^T g: the latitude of (kappa x - g, v) is that of the system without f, seen from x = f."""
     f = np.array([0.3, -0.2])
     q0, v0 = np.array([1.0, 0.5, 0.0]), np.array([0.4, 0.0, 1.0])
-    plain, pushed = springs(), springs(f)
+    plain, pushed = Springs(), Springs(pull=0.3, push=-0.2)
     shift = np.append(f, 0.0)
     one, two = Latitude.of(plain, q0, v0), Latitude.of(pushed, q0 + shift, v0)
     assert two.start == pytest.approx(one.start, abs=1e-11)
@@ -212,7 +220,7 @@ def test_a_force_that_nothing_balances():
 
 def test_a_driver_that_starts_at_rest_off_the_section():
     """Its orbit turns round where it starts; crossings are looked for where it is fast."""
-    system = springs(middle=3.0)
+    system = Springs(middle=3.0)
     q0, v0 = np.array([1.0, 0.5, 2.0]), np.zeros(3)
     found = Latitude.of(system, q0, v0)
     assert found.orbit.base[1] > 0.9

@@ -19,6 +19,15 @@ FREE = da.system(
     coordinates=("x", "y"), metric=lambda q: jnp.eye(2), potential=lambda q: 0.5 * jnp.sum(q**2), name="Free"
 )
 
+LIFT = da.system(
+    coordinates=("x", "y", "z"),
+    metric=lambda q: jnp.eye(3),
+    potential=lambda q: 0.5 * (q[0] ** 2 + q[1] ** 2),
+    constraints=lambda q: jnp.array([[-q[1], 0.0, 1.0]]),
+    offsets=lambda q: jnp.array([0.3]),
+    name="Lift",
+)
+
 
 def cut(sol, rows):
     """The first rows of a run."""
@@ -50,8 +59,7 @@ def run(kind):
         group = da.zoo.Heisenberg()
         return da.simulate(group, da.LieGNI(), *group.start(), h=0.1, steps=210)
     if kind == "affine":
-        table = da.zoo.BallOnTurntable()
-        return da.simulate(table, da.FrameGradient(), *table.start(), h=0.1, steps=300)
+        return da.simulate(LIFT, da.FrameGradient(), [1.0, 0.6, 0.5], [1.0, 0.5, 0.9], h=0.1, steps=300)
     if kind == "timed":
         particle = da.zoo.RheonomicParticle()
         return da.simulate(particle, da.FrameGradient(), *particle.start(), h=0.1, steps=300)
