@@ -1,12 +1,17 @@
 """The audit measures what every method claims: each claim holds, and what is not claimed measurably fails."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from equations import coupled as second
+from reductions import reduced, start
 from systems import make
 
 import dalembert as da
-from dalembert.diagnostics import Verdict
+from dalembert.diagnostics import CoupledSystem, Verdict, passenger_exponents, step_map, volume_along
+from dalembert.diagnostics.stepmap import _volume_verdict
 from dalembert.methods import method_from_text
 
 SPELLINGS = (
@@ -49,6 +54,13 @@ def test_claims_are_what_is_measured(spelling):
     assert not found.broken_claims
     assert [found.order.q, found.order.v] == pytest.approx([found.claims.order] * 2, abs=0.13)
     assert found.constraint < 1e-14
+    assert "BROKEN" not in str(found), "what is not claimed is not broken"
+    if found.laws is None:  # those of discrete mechanics have more rows that nobody claims
+        assert ("not claimed, off by" in str(found)) == (
+            not found.claims.reversible or not found.claims.fibred
+        )
+    if spelling == "leapfrog":  # Verlet's driver, and a reflection of the passenger
+        assert found.volume.verdict == "kept"
 
 
 @pytest.mark.parametrize("name", ["snakeboard-relative", "massive"])
@@ -70,11 +82,144 @@ def test_metrics_that_depend_on_q(name):
     assert found.energy.verdict is Verdict.EXACT
 
 
+def along_k(q):
+    """The directions left by the constraint of the CVT, orthonormal, written out by hand."""
+    k = np.stack([second.problem("rot-0.5").k(x) for x in q[:, 2]])
+    made = np.zeros((len(q), 3, 2))
+    made[:, :2, 0], made[:, 2, 1] = k, 1.0
+    return made
+
+
+def along_the_blade(q):
+    """Those of the sleigh: along the blade, and the turn; the mass matrix in them is constant."""
+    made = np.zeros((len(q), 3, 2))
+    made[:, 0, 0], made[:, 1, 0], made[:, 2, 1] = np.cos(q[:, 2]), np.sin(q[:, 2]), 1.0
+    return made
+
+
+def rate_by_differences(system, method, h, q0, v0, steps, frame, delta=1e-4):
+    """The mean of log |det| over every step of a run, by plain central differences in (q, w), v = frame(q) w."""
+    sol = da.simulate(system, method, q0, v0, h=h, steps=steps)
+    q, v = np.asarray(sol.q)[:-1], np.asarray(sol.v)[:-1]
+    z = np.concatenate([q, np.einsum("kij,kj->ki", np.linalg.pinv(frame(q)), v)], axis=1)
+    columns = []
+    for unit in np.eye(z.shape[1]):
+        ends = []
+        for sign in (1, -1):
+            near = z + sign * delta * unit
+            q1, v1 = step_map(
+                system, method, h, near[:, :3], np.einsum("kij,kj->ki", frame(near), near[:, 3:])
+            )
+            ends.append(np.concatenate([q1, np.einsum("kij,kj->ki", np.linalg.pinv(frame(q1)), v1)], axis=1))
+        columns.append((ends[0] - ends[1]) / (2 * delta))
+    return float(np.mean(np.linalg.slogdet(np.stack(columns, axis=-1))[1])) / h
+
+
+@pytest.mark.parametrize(("way", "verdict"), [(1, "contracts"), (-1, "grows")])
+def test_volume_is_that_of_the_exponents(way, verdict):
+    """DLA^1/2 of the rotating CVT: with the driver the other way round volume grows as much."""
+    system, q0, v0, h = make("cvt-rot-0.5")
+    v0 = way * v0
+    found = da.audit(system, da.DLA(0.5), q0, v0, h=h, steps=30_000).volume
+    assert found.error < 0.1 * abs(found.rate), "a standard error that says something"
+    assert found.verdict == verdict
+    steps = 8_000
+    exponents = passenger_exponents(CoupledSystem.of(system, q0), da.DLA(0.5), q0, v0, h, steps)
+    by_hand = rate_by_differences(system, da.DLA(0.5), h, q0, v0, steps // 2, along_k)
+    # Four standard errors, and a bounded factor of some 4e-3 (a bounded oscillation of the volume) over the time.
+    assert abs(found.rate - np.sum(exponents)) < 4 * found.error + 4e-3 / (steps * h)
+    assert abs(found.rate - by_hand) < 4 * found.error + 8e-3 / (steps * h)
+    # The exact motion keeps volume.
+    assert abs(found.limit) < 4 * found.limit_error + 1e-8
+
+
+def test_volume_of_a_run_saved_now_and_then():
+    """Windows are filled with the steps in between: the same states, but for the start of each window."""
+    system, q0, v0, h = make("cvt-rot-0.5")
+    given = {"h": h, "steps": 6_000}
+    one, two = (volume_along(da.simulate(system, da.DLA(0.5), q0, v0, **given, save_every=k)) for k in (1, 3))
+    assert one.verdict == two.verdict == "contracts"
+    assert abs(one.rate - two.rate) < 4 * np.hypot(one.error, two.error)
+    assert two.error < 0.3 * abs(two.rate)
+
+
+def test_verdicts_on_volume():
+    """A rate that is not three errors from zero decides nothing, however large it is."""
+    for rate, error, most, wanted in (
+        (-1e-3, 2e-4, 1e-3, "contracts"),
+        (1e-3, 2e-4, 1e-3, "grows"),
+        (-6e-3, 3e-3, 1e-3, "undecided"),
+        (0.0, 1e-4, 1e-3, "undecided"),
+        (1e-12, 1e-13, 1e-11, "kept"),
+        (-1e-3, np.inf, 1e-3, "undecided"),
+        (-np.inf, 0.0, np.inf, "singular"),
+        (np.nan, np.inf, np.nan, "not measured"),
+    ):
+        assert _volume_verdict(rate, error, most) == wanted
+
+
+def test_only_claims_can_be_broken():
+    """The same measurement, with and without the claim: in the table, the sentences and what goes into a file."""
+    system, q0, v0, h = make("cvt-rot-0.5")
+    found = da.audit(system, da.DLA(0.4), q0, v0, h=h, steps=10_000)
+    assert "reversibility          not claimed, off by" in str(found)
+    assert "BROKEN" not in str(found)
+    assert not found.to_dict()["broken_claims"]
+    claims = replace(found, claims=found.claims._replace(reversible=True))
+    assert "reversibility          BROKEN" in str(claims)
+    assert any("reversibility is claimed" in x for x in claims.to_dict()["broken_claims"])
+    assert "nothing is broken" not in str(claims)
+    silent = replace(found, claims=None)
+    assert "reversibility          not claimed, off by" in str(silent)
+    # Where it is not defined nothing can be said against a claim of it.
+    undefined = replace(claims, reversibility=np.nan)
+    assert "not defined" in str(undefined)
+    assert not undefined.broken_claims
+
+
+@pytest.mark.filterwarnings("error")
+def test_friction_from_rest():
+    """x'' = -x - x'/5: starts near one at rest move, volume contracts at the rate -1/5, nothing divides by zero."""
+    system = da.system(
+        coordinates=("x",),
+        metric=lambda q: jnp.eye(1),
+        potential=lambda q: 0.5 * q[0] ** 2,
+        forces=lambda q, v: -0.2 * v,
+    )
+    found = da.audit(system, da.FrameGradient(), [1.0], [0.0], h=0.05, steps=10_000)
+    assert found.problems == []
+    assert np.isnan(found.reversibility)
+    assert "reversibility          not defined" in str(found)
+    assert found.terms.kinematics == pytest.approx(1, abs=1e-2)
+    assert found.volume.verdict == "contracts"
+    assert found.volume.rate == pytest.approx(-0.2, abs=1e-3)  # h^2
+    with pytest.raises(ValueError, match="stays at rest"):
+        da.audit(system, da.FrameGradient(), [0.0], [0.0], h=0.05, steps=10_000)
+
+
+@pytest.mark.filterwarnings("error")
+def test_reduced_systems():
+    """The particle without its z: the reduced method on the reduced system is audited as any other."""
+    red = reduced("particle")
+    found = da.audit(red, red.method, *red.project(*start("particle")), h=0.1, steps=10_000)
+    assert found.broken_claims == []
+    assert found.order.q == pytest.approx(2, abs=0.15)
+    assert found.reversibility < 1e-11  # its forces are quadratic in the velocity
+    flat = reduced("knife edge")
+    with pytest.raises(ValueError, match="1 coordinates and 3 velocities; audit the system that"):
+        da.audit(flat, flat.method, *flat.project(*start("knife edge")), h=0.1, steps=10_000)
+
+
 def test_the_sleigh_does_not_keep_volume_and_the_audit_knows():
     """The exact motion of the sleigh contracts towards its straight lines; the method's determinant follows it."""
     system, q0, v0, _ = make("sleigh-contact")
     found = da.audit(system, da.FrameGradient(), q0, v0, h=0.02, steps=10_000)
     assert abs(found.volume.limit) > 1e-2
+    assert found.volume.verdict == "contracts"
+    by_hand = rate_by_differences(system, da.FrameGradient(), 0.02, q0, v0, 10_000, along_the_blade)
+    # It settles in the first hundreds of steps; four standard errors.
+    assert abs(found.volume.rate - by_hand) < 4 * found.volume.error
+    assert found.volume.error < 0.05 * abs(by_hand)
     # Order two: h^2 = 4e-4 of a rate of size one.
     assert found.volume.rate == pytest.approx(found.volume.limit, rel=1e-2)
 

@@ -1,11 +1,13 @@
 """The latitude of the CVT: period, angle, axis and value against printed figures and a second road."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from equations import coupled as second
 from systems import make
 
 import dalembert as da
+from dalembert.diagnostics import measured_period
 from dalembert.diagnostics.latitude import Latitude, axis_and_angle, latitude
 
 # Period, angle and axis of the period map from the section xi = 0 upwards, and the latitude of the start.
@@ -126,3 +128,112 @@ def test_axis_of_a_rotation():
     for none in (np.eye(3), np.diag([1.0, -1.0, -1.0])):
         with pytest.raises(ValueError, match="no axis"):
             axis_and_angle(none)
+
+
+MIRROR = np.array([1.0, 1.0, -1.0])
+
+
+class Mirrored(da.zoo.PendulumCVT):
+    """The CVT seen with its driver's angle measured the other way round."""
+
+    def constraints(self, q):
+        return super().constraints(q * MIRROR) * MIRROR
+
+    def potential(self, q):
+        return super().potential(q * MIRROR)
+
+
+@pytest.mark.parametrize("name", ["osc-0.5", "rot-0.5"])
+def test_mirrored_drivers(name):
+    """A driver that rotates downwards has the figures of its mirror image, which rotates upwards."""
+    system, q0, v0 = problem(name)
+    q0 = q0 + np.array([0, 0, 0.3])  # off the section
+    other, there = Mirrored(eps=0.5), (q0 * MIRROR, v0 * MIRROR)
+    one, two = Latitude.of(system, q0, v0), Latitude.of(other, *there)
+    # The same arithmetic up to signs; periods are found to 1e-11.
+    assert abs(one.orbit.period - two.orbit.period) < 1e-11
+    assert abs(one.start - two.start) < 1e-11
+    run, back = (
+        da.simulate(s, da.Reference(), *x, h=0.1, steps=250) for s, x in ((system, (q0, v0)), (other, there))
+    )
+    periods = [measured_period(x.t, x.q[:, 2], 0.0, True) for x in (run, back)]
+    assert periods[0] == pytest.approx(periods[1], abs=1e-11)
+    assert periods[0] == pytest.approx(one.orbit.period, rel=1e-3)  # secants of steps of 0.1
+    times, values = one.along(run)
+    back_times, back_values = two.along(back)
+    assert len(times) == len(back_times) >= 2
+    assert np.max(np.abs(back_values - two.start)) < 1e-11
+    assert np.max(np.abs(values - one.start)) < 1e-11
+    if name == "rot-0.5":
+        assert two.orbit.base == pytest.approx([0, -one.orbit.base[1]], abs=1e-12)
+        assert np.max(np.abs(one.axis - two.axis)) < 1e-11
+        assert np.max(np.abs(times - back_times)) < 1e-11
+
+
+class Springs(da.System):
+    """A mass on springs that a blade guides, its heading a pendulum of small swings about `middle`; a force pulls."""
+
+    coordinates = ("x", "y", "xi")
+    step = 0.1
+    pull: float = 0.0
+    push: float = 0.0
+    middle: float = 0.0
+
+    def metric(self, q):
+        return jnp.eye(3)
+
+    def potential(self, q):
+        return (
+            0.5 * jnp.sum((q - jnp.array([0.0, 0.0, self.middle])) ** 2) - self.pull * q[0] - self.push * q[1]
+        )
+
+    def constraints(self, q):
+        return jnp.array([[jnp.sin(q[2]), -jnp.cos(q[2]), 0.0]])
+
+
+def test_a_constant_force_moves_the_centre():
+    """f = kappa^T g: the latitude of (kappa x - g, v) is that of the system without f, seen from x = f."""
+    f = np.array([0.3, -0.2])
+    q0, v0 = np.array([1.0, 0.5, 0.0]), np.array([0.4, 0.0, 1.0])
+    plain, pushed = Springs(), Springs(pull=0.3, push=-0.2)
+    shift = np.append(f, 0.0)
+    one, two = Latitude.of(plain, q0, v0), Latitude.of(pushed, q0 + shift, v0)
+    assert two.start == pytest.approx(one.start, abs=1e-11)
+    assert two.length(q0 + shift, v0) == pytest.approx(one.length(q0, v0), rel=1e-13)
+    run = da.simulate(pushed, da.Reference(), q0 + shift, v0, h=0.1, steps=200)
+    times, values = two.along(run)
+    assert len(times) >= 3
+    assert np.max(np.abs(values - two.start)) < 1e-11
+
+
+def test_a_force_that_nothing_balances():
+    """f along the kernel of kappa: the reduced system moves in SE(3), and there is no axis."""
+    coupled = da.CoupledSystem.build(
+        potential=lambda xi: 0.5 * xi**2,
+        constraint=lambda xi: jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]) - xi * jnp.eye(2, 3, 1),
+        kappa=[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
+        f=[0.0, 0.0, 1.0],
+    )
+    with pytest.raises(ValueError, match="part along the kernel of kappa"):
+        Latitude.of(coupled, np.zeros(4), np.array([0.0, 0.0, 0.0, 1.0]))
+
+
+def test_a_driver_that_starts_at_rest_off_the_section():
+    """Its orbit turns round where it starts; crossings are looked for where it is fast."""
+    system = Springs(middle=3.0)
+    q0, v0 = np.array([1.0, 0.5, 2.0]), np.zeros(3)
+    found = Latitude.of(system, q0, v0)
+    assert found.orbit.base[1] > 0.9
+    run = da.simulate(system, da.Reference(), q0, v0, h=0.1, steps=200)
+    times, values = found.along(run)
+    assert len(times) == 3
+    assert np.max(np.abs(values - found.start)) < 1e-11
+
+
+def test_no_period_is_said():
+    with pytest.raises(ValueError, match="does not cross 0 twice"):
+        measured_period([0.0, 1.0, 2.0], [-1.0, 1.0, 2.0], 0.0, False)
+    t = np.linspace(0, 20, 401)
+    for sign in (1, -1):
+        assert measured_period(t, sign * 2 * t, 0.0, True) == pytest.approx(np.pi, abs=1e-12)
+        assert measured_period(t, sign * np.sin(2 * t), 0.1, False) == pytest.approx(np.pi, rel=1e-3)

@@ -12,7 +12,7 @@ from systems import make
 
 import dalembert as da
 from dalembert.diagnostics.coupled import CoupledSystem
-from dalembert.diagnostics.floquet import averaging, section
+from dalembert.diagnostics.floquet import averaging, real_logarithm, section
 from dalembert.diagnostics.nonholonomy import nonholonomy
 from dalembert.diagnostics.structure import least_defect, lie_algebra, rebase, structure, theorem_4_4
 
@@ -124,6 +124,57 @@ def test_averaging(name):
     angles = np.linalg.eigvals(averaged.average).imag
     assert np.all(np.abs(angles) < np.pi)
     assert coupled.matrix(0.3).shape == (len(u0), len(u0))
+
+
+def test_averaging_of_a_half_turn():
+    """Theorem 4.2 needs a real logarithm, which half turns have: y' = v/2, v' = -y/2 + f1 over a period of 2 pi."""
+    coupled = CoupledSystem.build(
+        potential=lambda xi: 0.5 * xi**2,
+        constraint=lambda xi: jnp.array([[0.0, 1.0]]),
+        kappa=[[0.5, 0.0], [0.0, 0.5]],
+        f=(0.4, 0.0),
+    )
+    averaged = averaging(coupled, 0.0, 1.0)
+    rate = np.asarray(coupled.matrix(0.0))
+    assert np.linalg.eigvals(averaged.orbit.rotation).real.min() == pytest.approx(-1, abs=1e-9)
+    assert expm(averaged.average) == pytest.approx(averaged.orbit.map, abs=1e-10)
+    assert averaged.is_compact
+    assert averaged.angles == 1
+    u0 = np.array([0.3, -0.7, 1.1, 1.0])
+    for theta in (0.0, 0.3, 1.0, 1.7):
+        u = expm(rate * theta * averaged.orbit.period) @ u0
+        w = averaged.change(u, theta)
+        assert w == pytest.approx(expm(averaged.average * theta) @ u0, abs=1e-9)
+        assert averaged.change(u, theta + 1) == pytest.approx(w, abs=1e-9)
+        assert averaged.back(w, theta) == pytest.approx(u, abs=1e-10)
+
+
+def test_real_logarithms():
+    """Of rotations with shifts in any dimension: the principal one, and one where a plane turns by half."""
+    draw = np.random.default_rng(1)
+    for size in range(1, 6):
+        for half in (False, True):
+            basis = np.linalg.qr(draw.normal(size=(size, size)))[0]
+            angles = draw.uniform(-3, 3, size // 2)
+            if half:
+                angles[:] = np.pi
+            turns = np.zeros((size + 1, size + 1))
+            for j, angle in enumerate(angles):
+                turns[2 * j, 2 * j + 1], turns[2 * j + 1, 2 * j] = -angle, angle
+            turns[:size, size] = draw.normal(size=size)
+            turns[:size] = np.concatenate(
+                [basis @ turns[:size, :size] @ basis.T, turns[:size, size:]], axis=1
+            )
+            phi = expm(turns)
+            found = real_logarithm(phi)
+            assert expm(found) == pytest.approx(phi, abs=1e-12)
+            assert found[:-1, :-1] == pytest.approx(-found[:-1, :-1].T, abs=1e-13)
+            assert np.all(np.abs(np.linalg.eigvals(found).imag) <= np.pi + 1e-12)
+            if not half:
+                assert found == pytest.approx(turns, abs=1e-11)
+    for bad in (np.diag([1.0, -1.0, 1.0]), np.diag([2.0, 0.5, 1.0])):
+        with pytest.raises(ValueError, match="not a rotation"):
+            real_logarithm(bad)
 
 
 ROTATIONS = [

@@ -139,7 +139,7 @@ def fall(**options):
 posed = lambda system=PARTICLE, q=Q, v=V, **given: lambda: da.edla_well_posedness(system, q, v, **given)
 read = lambda text: lambda: method_from_text(text)
 LEFT = lambda system, q0, q1, h: q0  # of the wrong shape too
-LAWS = "laws of EDLA: give a run by it with its system and save_every=1"
+LAWS = "laws of EDLA: give a run by it with save_every=1"
 POSED = "must be a (positive time|whole number)"
 
 
@@ -168,10 +168,10 @@ POSED = "must be a (positive time|whole number)"
         (posed(SHAKEN, *SHAKEN.start(), t0=1.0), "violates the constraint"),
         (lambda: laws(run()), LAWS),
         (lambda: laws(run(method=da.EDLA(), steps=10, save_every=2)), LAWS),
-        (lambda: laws(run(method=da.EDLA(), steps=2)), "one run of three steps or more"),
-        (lambda: laws(pair(PARTICLE, da.EDLA(), Q, V, steps=4)), "one run of three steps.*take a member"),
+        (lambda: laws(run(method=da.EDLA(), steps=2)), "what EDLA keeps needs a run of 4 rows or more"),
+        (lambda: laws(pair(PARTICLE, da.EDLA(), Q, V, steps=4)), r"ensemble; take sol.member\(i\)"),
         (lambda: laws(fall(continuation=True)), "has steps that miss the energy"),
-        (lambda: laws(None), "expected a run by EDLA, got None"),
+        (lambda: laws(None), "what EDLA keeps is measured along a run.*got None"),
         (lambda: laws(run(method=da.EDLA(), steps=9), rows=0), "rows must be"),
         (lambda: run().plot.steps(), r"the steps of frame are equal, h = 0.1; those of EDLA\(\) differ"),
         (read("edla:foo"), "edla has no option 'foo'; choose from: midpoint.*unpinned"),

@@ -62,7 +62,8 @@ def test_period_of_a_run():
     assert measured_period(t, 1.7 * t + 0.1 * np.sin(t), 0.0, True) == pytest.approx(
         2 * np.pi / 1.7, rel=2e-3
     )
-    assert np.isnan(measured_period(t, 0 * t + 1, 0.0, False))
+    with pytest.raises(ValueError, match="does not cross 0 twice"):
+        measured_period(t, 0 * t + 1, 0.0, False)
 
 
 def test_resonances_are_named():

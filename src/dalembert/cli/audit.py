@@ -20,7 +20,7 @@ STYLES = {
     "none": "green",
     "bounded": "cyan",
     "DRIFT": "bold red",
-    "BROKEN": "yellow",
+    "BROKEN": "bold red",
     "WRONG": "bold red",
     "too": "yellow",
 }
@@ -50,7 +50,10 @@ def audit_and_report(
     console.print(f"{first.system}: {first.structure}", highlight=False)
     for a in range(0, len(found), per_table):
         console.print(_table(found[a : a + per_table]))
-    console.print("Integrals: verdict and largest error, then slope(standard error) of the running mean.\n")
+    console.print(
+        "Integrals: verdict and largest error, then slope(standard error) of the running mean. "
+        "log det: rate(standard error).\n"
+    )
     _tell(console, found)
     if json is not None:
         Path(json).write_text(json_format.dumps([a.to_dict() for a in found], indent=1))

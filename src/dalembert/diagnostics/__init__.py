@@ -36,6 +36,7 @@ from dalembert.diagnostics.stepmap import (
     reversibility_defect,
     step_jacobian,
     step_map,
+    volume_along,
     volume_change,
 )
 from dalembert.diagnostics.structure import (
@@ -120,5 +121,6 @@ __all__ = [
     "symplectic_defect",
     "theorem_4_4",
     "variable_step_laws",
+    "volume_along",
     "volume_change",
 ]

@@ -15,10 +15,10 @@ from dalembert.diagnostics.findings import ROUNDING, Audit
 from dalembert.diagnostics.floquet import Orbit, measured_period, orbit, resonance, section
 from dalembert.diagnostics.latitude import Latitude
 from dalembert.diagnostics.nonholonomy import nonholonomy
-from dalembert.diagnostics.order import Exact, exact_ends, measured_order, measured_terms
+from dalembert.diagnostics.order import Exact, exact_acceleration, exact_ends, measured_order, measured_terms
 from dalembert.diagnostics.parasitic import normal_velocity, parasitic_mode
 from dalembert.diagnostics.series import Drift, judged
-from dalembert.diagnostics.stepmap import fibration_defects, reversibility_defect, volume_change
+from dalembert.diagnostics.stepmap import fibration_defects, reversibility_defect, volume_along
 from dalembert.methods import Claims, Method
 from dalembert.model import System, as_arrays, check_system, moving_energy, total_energy
 from dalembert.numerics import is_written_constant, over_rows
@@ -57,6 +57,10 @@ def subject(
     except ValueError:
         pass  # not coupled, not periodic, or without that integral: the audit does without
     exact = exact_ends(system, q0, v0, 40 * h)
+    if np.array_equal(exact.q0[0], exact.q1[0]) and not np.any(exact.v1[0]):
+        raise ValueError(
+            f"{system.label} stays at rest from this start, so there is nothing to measure; give a start that moves"
+        )
     given = {**_moving(system, exact), **_momenta(system), **system.integrals(), **(integrals or {})}
     return Subject(
         system,
@@ -130,6 +134,11 @@ def audit(
         raise ValueError(
             f"an audit needs 10,000 steps or more to tell a drift from an oscillation, got {steps}"
         )
+    if system.group is None and system.dimension != system.velocity_dimension:
+        raise ValueError(
+            f"an audit measures systems with one velocity per coordinate, but {system.label} has {system.dimension} "
+            f"coordinates and {system.velocity_dimension} velocities; audit the system that it was reduced from"
+        )
     if system.timed:
         raise ValueError(
             f"an audit measures systems that do not depend on time, but {system.label} does; its maps differ from "
@@ -197,11 +206,9 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
         own_constraint=own,
         # Neither is defined where v -> -v leaves the constraint, or a state does not tell the next step's size.
         reversibility=np.nan
-        if system.affine or method.variable_step
-        else float(np.max(reversibility_defect(system, method, h, q, u))),
-        volume=None
-        if method.variable_step
-        else volume_change(system, method, h, q[::4], u[::4], on_constraint),
+        if system.affine or method.variable_step or not _turns_back(system, q, u)
+        else float(np.max(np.nan_to_num(reversibility_defect(system, method, h, q, u), nan=np.inf))),
+        volume=None if method.variable_step else volume_along(sol, on_constraint),
         integrals=_integrals(about, sol, window, on_constraint),
         laws=discrete_laws(system, method, h, q, u),
         fibration=fibration,
@@ -209,6 +216,17 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
         resonance=near,
         structure=about.structure,
         speed=speed,
+    )
+
+
+def _turns_back(system: System, q: np.ndarray, u: np.ndarray) -> bool:
+    """Whether the exact motion goes back where v -> -v; not with friction, nor at the level of a reduced system."""
+    if not system.gives("forces"):
+        return True
+    shared = as_arrays(system)
+    forth, back = (over_rows(exact_acceleration)(shared, q, v) for v in (u, -u))
+    return float(np.max(np.abs(forth - back))) <= 1e-9 * max(
+        float(np.max(np.abs(forth))), np.finfo(float).tiny
     )
 
 
@@ -224,9 +242,10 @@ def _resonance(about: Subject, sol: Trajectory) -> tuple[float, float] | None:
     coupled, found = about.coupled, about.orbit
     if coupled is None or found is None:
         return None
-    period = measured_period(sol.t, sol.q[:, coupled.index], found.base[0], coupled.is_angle)
-    if not np.isfinite(period):
-        return None
+    try:
+        period = measured_period(sol.t, sol.q[:, coupled.index], found.base[0], coupled.is_angle)
+    except ValueError:
+        return None  # the run ended before the driver came round
     return resonance(period, np.abs(np.angle(np.linalg.eigvals(found.rotation))), about.h)
 
 
@@ -268,9 +287,7 @@ def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bo
             found[label] = judged(sol.t, kinetic + potential, window, size)
     if about.latitude is not None:
         t, values = about.latitude.along(sol)
-        # The passenger (kappa x, v) has this length: its latitude lies between plus and minus that.
-        energy = jax.jit(CoupledSystem.passenger_energy)(about.latitude.coupled, about.q0, about.v0)
-        length = float(np.sqrt(2 * energy))
+        length = about.latitude.length(about.q0, about.v0)
         found["latitude"] = judged(t, values, window, length, about.latitude.start)
     for name, function in about.integrals.items():
         values = np.asarray(jax.jit(jax.vmap(function))(jnp.asarray(sol.q), jnp.asarray(sol.v)))

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import Array
 
+from dalembert.diagnostics.inputs import one_run
 from dalembert.methods import FrameGradient
 from dalembert.model import as_arrays, moving_energy
 from dalembert.numerics import over_rows
@@ -36,11 +37,12 @@ def energy_balance(trajectory: Trajectory) -> EnergyBalance:
 
     Positions are read from the rows, so that the defect is at least eps |q|/(h |v|).
     """
-    system, method = trajectory.system, trajectory.method
-    if not isinstance(method, FrameGradient) or system is None or trajectory.save_every != 1:
-        raise ValueError("the balance is that of a run by FrameGradient() with its system and save_every=1")
-    if np.ndim(trajectory.q) != 2 or len(trajectory.t) < 2:
-        raise ValueError("the balance is that of one run of a step or more; of an ensemble take a member")
+    system, method = one_run(trajectory, "the energy balance", rows=2)
+    if not isinstance(method, FrameGradient) or trajectory.save_every != 1:
+        raise ValueError(
+            f"the energy balance is that of a run by FrameGradient() with save_every=1, got one by {method.spelling} "
+            f"with save_every={trajectory.save_every}"
+        )
     t, q, v = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.v))
     energy = over_rows(_energy)(as_arrays(system), t, q, v)
     shared = (as_arrays(system), as_arrays(method), np.asarray(trajectory.h, float))

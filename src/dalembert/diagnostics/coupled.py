@@ -52,7 +52,7 @@ class CoupledSystem(eqx.Module):
     """(d,) the constant force."""
 
     @classmethod
-    def of(cls, system: System, q: Any = None) -> "CoupledSystem":
+    def of(cls, system: "System | CoupledSystem", q: Any = None) -> "CoupledSystem":
         """The structure of `system` around q, by default its own start; ValueError with the reason if it has none."""
         if isinstance(system, CoupledSystem):
             return system

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dalembert.diagnostics.inputs import as_rows
 from dalembert.diagnostics.stepmap import as_shared
 from dalembert.discrete import projectors
 from dalembert.methods import Method, Reflecting
@@ -64,7 +65,7 @@ def momentum_residuals(system: System, method: Method, h: float, q: Any, u: Any)
     names = list(system.sections())
     if not names:
         return {}
-    residual, size = over_rows(_momenta)(as_shared(system, method, h), q, u)
+    residual, size = over_rows(_momenta)(as_shared(system, method, h), *as_rows(system, q, u))
     return {
         name: residual[:, i] / max(float(np.max(size[:, i])), np.finfo(float).tiny)
         for i, name in enumerate(names)
@@ -85,7 +86,7 @@ def flight_energy(system: System, method: Method, h: float, q: Any, u: Any) -> n
     The reflection at the end of a flight keeps the energy, so a GNI keeps it exactly if and only if this vanishes;
     the bi-invariant metrics of [ferraro2008] Theorem 1 are one case of several.
     """
-    return over_rows(_flight_energy)(as_shared(system, method, h), q, u)
+    return over_rows(_flight_energy)(as_shared(system, method, h), *as_rows(system, q, u))
 
 
 @cache
@@ -134,7 +135,7 @@ def phase_determinant(system: System, method: Method, h: float, q: Any, u: Any) 
     The product of flight and reflection, one keeping volume, the other changing the sign of m directions.
     """
     _check_reflecting(method)
-    return _row_by_row(_determinant)(as_shared(system, method, h), q, u)
+    return _row_by_row(_determinant)(as_shared(system, method, h), *as_rows(system, q, u))
 
 
 def _as_velocities(system: System, q: Array, columns: Array) -> Array:
@@ -174,7 +175,7 @@ def symplectic_defect(system: System, method: Method, h: float, q: Any, u: Any) 
     lam is computed from the momentum p^+ by its own formula, lam = 2 (mu M^-1 mu^T)^-1 mu M^-1 p^+.
     """
     _check_reflecting(method)
-    return _row_by_row(_symplectic)(as_shared(system, method, h), q, u)
+    return _row_by_row(_symplectic)(as_shared(system, method, h), *as_rows(system, q, u))
 
 
 def _space_momentum(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
@@ -194,7 +195,7 @@ def space_momentum_change(system: System, method: Method, h: float, q: Any, u: A
         raise ValueError(
             f"the momentum in space is defined on Lie groups; {system.label} is given in coordinates"
         )
-    change, size = over_rows(_space_momentum)(as_shared(system, method, h), q, u)
+    change, size = over_rows(_space_momentum)(as_shared(system, method, h), *as_rows(system, q, u))
     return change / max(float(np.max(size)), np.finfo(float).tiny)
 
 
@@ -202,7 +203,7 @@ def discrete_laws(system: System, method: Method, h: float, q: Any, u: Any) -> D
     """All of it over the rows of (q, u); None for a method that is not made from a discrete Lagrangian."""
     if not method.variational:
         return None
-    given = (system, method, h, np.asarray(q, float), np.asarray(u, float))
+    given = (system, method, h, *as_rows(system, q, u))
     determinant = symplectic = None
     if isinstance(method, Reflecting):
         m = system.velocity_dimension - round(float(np.trace(_projector(as_arrays(system), given[3][0]))))

@@ -40,7 +40,8 @@ class Audit:
     own_constraint: float
     """The same of the method's own velocity."""
     reversibility: float
-    """Largest defect of a step, back, and reversed again; NaN where constraints are affine or steps differ."""
+    """Largest defect of a step, back, and reversed again; NaN where it is not defined: where
+    v -> -v does not turn the exact motion round (affine constraints, friction), or steps differ in size."""
     volume: Volume | None
     """None for methods whose steps differ in size."""
     integrals: dict[str, Drift]
@@ -92,7 +93,7 @@ class Audit:
         energy = None if self.energy is None or self.energy.verdict is Verdict.SHORT else self.energy
         if said.energy and energy is not None and not found.energy:
             words.append(f"exact energy is claimed, but it changes by {energy.largest:.1e}")
-        if said.reversible and not found.reversible:
+        if said.reversible and not found.reversible and not np.isnan(self.reversibility):  # NaN: not defined
             words.append(
                 f"reversibility is claimed, but a step back ends {self.reversibility:.1e} from its start"
             )
@@ -157,13 +158,16 @@ class Audit:
         rows.append(("constraint A(q) v", f"{self.constraint:.1e}"))
         if not self.on_constraint:
             rows.append(("constraint (own)", f"{self.own_constraint:.1e}"))
-        rows.append(("reversibility", _defect(self.reversibility)))
+        said = self.claims
+        rows.append(("reversibility", _defect(self.reversibility, said is not None and said.reversible)))
         if self.laws is not None:
-            rows += _law_rows(self.laws)
+            rows += _law_rows(self.laws, said)
         if self.fibration is not None:
-            rows.append(("driver undisturbed", _defect(self.fibration.driver)))
+            rows.append(
+                ("driver undisturbed", _defect(self.fibration.driver, said is not None and said.fibred))
+            )
             if np.isfinite(self.fibration.fibre):
-                rows.append(("descends", _defect(self.fibration.fibre)))
+                rows.append(("descends", _defect(self.fibration.fibre, False)))
         if self.parasitic is not None:
             p = self.parasitic
             warn = "\nRESONANCE" if self.resonance is not None else ""
@@ -171,11 +175,12 @@ class Audit:
         else:
             rows.append(("parasitic mode", "none"))
         if self.volume is not None:
-            rate = self.volume.rate
-            # e^-100 in a unit of time: some direction is lost altogether.
-            rows.append(("log det / time", f"{rate:+.1e}" if rate > -100 else "singular"))
-            if self.on_constraint:
-                rows.append(("  as h goes to zero", f"{self.volume.limit:+.1e}"))
+            found = self.volume
+            measured = found.verdict not in ("singular", "not measured")
+            number = f"\n{found.rate:+.1e}({found.error:.0e})" if measured else ""
+            rows.append(("log det / time", f"{found.verdict}{number}"))
+            if self.on_constraint and np.isfinite(found.limit):
+                rows.append(("  as h goes to zero", f"{found.limit:+.1e}({found.limit_error:.0e})"))
         for name, drift in self.integrals.items():
             rows.append((name, f"{drift.verdict} {drift.largest:.1e}\n{drift.slope:+.1e}({drift.error:.0e})"))
         return rows
@@ -222,21 +227,24 @@ def _order_cell(order: Order) -> str:
     return f"q {order.q:.2f}, v {order.v:.2f}" if _settled(order) else "not measured"
 
 
-def _defect(x: float) -> str:
+def _defect(x: float, claimed: bool) -> str:
+    """What became of a structure: only a claim can be broken."""
     if np.isnan(x):
         return "not defined"
-    return f"kept {x:.0e}" if x < ROUNDING else f"BROKEN {x:.1e}"
+    if x < ROUNDING:
+        return f"kept {x:.0e}"
+    return f"BROKEN {x:.1e}" if claimed else f"not claimed,\noff by {x:.1e}"
 
 
-def _law_rows(laws: DiscreteLaws) -> list[tuple[str, str]]:
-    rows = [("flight keeps energy", _defect(laws.flight))]
-    rows += [(f"momentum: {name}", _defect(x)) for name, x in laws.momentum.items()]
+def _law_rows(laws: DiscreteLaws, said: Claims | None) -> list[tuple[str, str]]:
+    rows = [("flight keeps energy", _defect(laws.flight, said is not None and said.energy))]
+    rows += [(f"momentum: {name}", _defect(x, said is not None)) for name, x in laws.momentum.items()]
     if laws.determinant is not None:
-        rows.append(("det (-1)^m in (q, p)", _defect(laws.determinant)))
+        rows.append(("det (-1)^m in (q, p)", _defect(laws.determinant, False)))
     if laws.symplectic is not None:
-        rows.append(("symplectic form", _defect(laws.symplectic)))
+        rows.append(("symplectic form", _defect(laws.symplectic, False)))
     if laws.space_momentum is not None:
-        rows.append(("average momentum", _defect(laws.space_momentum)))
+        rows.append(("average momentum", _defect(laws.space_momentum, False)))
     return rows
 
 

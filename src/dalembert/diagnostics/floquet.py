@@ -87,6 +87,7 @@ def orbit(coupled: CoupledSystem, xi: float, eta: float, h: float | None = None)
 
     `h` is a first guess of a step that resolves the motion; it is halved until two results agree.
     """
+    coupled = CoupledSystem.of(coupled)
     h = float(h or coupled.system.step or 0.1)
     base = np.array([xi, eta], float)
     size = coupled.linear()[0].shape[0] + 2
@@ -146,21 +147,29 @@ def _levels(coupled: CoupledSystem, q: Array, v: Array) -> tuple[Array, Array, A
 
 
 def section(coupled: CoupledSystem, q: Any, v: Any) -> tuple[float, float]:
-    """Where the orbit through the state crosses xi = 0 upwards; its own (xi, eta) where it does not."""
+    """Where the orbit through the state crosses xi = 0, upwards unless the driver rotates downwards; its own
+    (xi, eta) where it does not cross."""
+    coupled = CoupledSystem.of(coupled)
     q, v = np.asarray(q, float), np.asarray(v, float)
+    if q.shape != (coupled.system.dimension,) or v.shape != q.shape:
+        raise ValueError(
+            f"a state of {coupled.system.label} has q and v of shape ({coupled.system.dimension},), got {q.shape} "
+            f"and {v.shape}"
+        )
     energy, zero, way, top = (float(x) for x in _levels(coupled, q, v))
     xi, eta = float(q[coupled.index]), float(v[coupled.index])
-    downwards = coupled.is_angle and eta < 0 and energy > top
-    if energy <= zero or energy < way - 1e-12 or downwards:
+    if energy <= zero or energy < way - 1e-12:
         return xi, eta
-    return 0.0, float(np.sqrt(2 * (energy - zero) / float(coupled.inertia)))
+    downwards = coupled.is_angle and eta < 0 and energy > top
+    speed = float(np.sqrt(2 * (energy - zero) / float(coupled.inertia)))
+    return 0.0, -speed if downwards else speed
 
 
 class Averaging(NamedTuple):
     """The change of variables that makes the reduced system one with constant coefficients.
 
-    Equations: [modin2020] Theorem 4.2: with theta = t/T in [0, 1), Phi(1) = exp(Abar) (principal logarithm),
-    w = exp(Abar theta) Phi(theta)^-1 u satisfies w' = Abar w.
+    Equations: [modin2020] Theorem 4.2: with theta = t/T in [0, 1), Phi(1) = exp(Abar) (a real logarithm with angles
+    in (-pi, pi]), w = exp(Abar theta) Phi(theta)^-1 u satisfies w' = Abar w.
     """
 
     coupled: CoupledSystem
@@ -207,33 +216,83 @@ class Averaging(NamedTuple):
 
 def averaging(coupled: CoupledSystem, xi: float, eta: float, h: float | None = None) -> Averaging:
     """The averaged system of the driver's orbit through (xi, eta)."""
+    coupled = CoupledSystem.of(coupled)
     found = orbit(coupled, xi, eta, h)
-    return Averaging(coupled, found, principal_logarithm(found.map))
+    return Averaging(coupled, found, real_logarithm(found.map))
 
 
-def principal_logarithm(phi: np.ndarray) -> np.ndarray:
-    """The real logarithm with angles in (-pi, pi)."""
-    from scipy.linalg import logm
+def real_logarithm(phi: np.ndarray) -> np.ndarray:
+    """The logarithm of a rotation with a shift, [[R, c], [0, 1]] with R in SO(n), angles in (-pi, pi].
 
-    if np.min(np.abs(np.linalg.eigvals(phi) + 1)) < 1e-9:
-        raise ValueError("the period map has the eigenvalue -1: its principal logarithm is not defined")
-    found = np.asarray(logm(phi))
-    if np.max(np.abs(np.imag(found))) > 1e-9:
-        raise ValueError("the period map has no real logarithm")
-    return np.real(found)
+    It is the principal one where R turns no plane by half; where it does, the sense of that turn is a choice.
+    """
+    from scipy.linalg import schur
+
+    phi = np.asarray(phi, float)
+    size = len(phi) - 1
+    found = schur(phi[:-1, :-1], output="real")  # of a normal matrix: turns in planes, and ones
+    blocks, basis = np.asarray(found[0]), np.asarray(found[1])
+    turns, shifts = np.zeros((size, size)), np.eye(size)
+    planes, halves, j = [], [], 0
+    while j < size:
+        if j + 1 < size and abs(blocks[j + 1, j]) > 1e-9:
+            pair = blocks[j : j + 2, j : j + 2]
+            planes.append(([j, j + 1], np.arctan2(pair[1, 0] - pair[0, 1], np.trace(pair))))
+            j += 2
+        else:
+            if blocks[j, j] < 0:
+                halves.append(j)
+            j += 1
+    planes += [(pair, np.pi) for pair in zip(halves[::2], halves[1::2], strict=False)]
+    for pair, angle in planes:
+        place = np.ix_(pair, pair)
+        turns[place] = angle * np.array([[0.0, -1.0], [1.0, 0.0]])
+        # The integral of exp(s turns) for s from 0 to 1: an exponential moves the shift by it.
+        across, along = 1 - np.cos(angle), np.sin(angle)
+        shifts[place] = np.array([[along, -across], [across, along]]) / angle
+    made = np.zeros_like(phi)
+    made[:-1, :-1] = basis @ turns @ basis.T
+    made[:-1, -1] = basis @ np.linalg.solve(shifts, basis.T @ phi[:-1, -1])
+    if len(halves) % 2 or not np.allclose(
+        _exponential(made), phi, rtol=0, atol=1e-8
+    ):  # the map is good to 1e-11
+        raise ValueError("the period map is not a rotation with a shift, so it has no logarithm of this kind")
+    return made
+
+
+def _exponential(x: np.ndarray) -> np.ndarray:
+    from scipy.linalg import expm
+
+    return expm(x)
 
 
 def measured_period(t: Any, xi: Any, at: float, is_angle: bool) -> float:
-    """The mean time between upward crossings of xi = `at` in a run: the period of the driver as the method has it."""
+    """The mean time between crossings of xi = `at` in the same direction in a run: the period of the driver as the
+    method has it. ValueError where it never crosses twice."""
     t, xi = np.asarray(t, float), np.asarray(xi, float)
-    ahead = (xi - at) / (2 * np.pi) if is_angle else np.where(xi >= at, 1.0, 0.0)
-    turn = np.floor(ahead)
+    if t.ndim != 1 or t.shape != xi.shape:
+        raise ValueError(
+            f"times and values must be two rows of the same length, got {t.shape} and {xi.shape}"
+        )
+    total, count = 0.0, 0
+    for sign in (1, -1):  # an oscillation crosses both ways, a rotation one way
+        k, aim = crossings(sign * xi, sign * at, is_angle)
+        if len(k) > 1:
+            times = t[k] + (t[k + 1] - t[k]) * (aim - sign * xi[k]) / (sign * (xi[k + 1] - xi[k]))
+            total, count = total + float(times[-1] - times[0]), count + len(k) - 1
+    if not count:
+        raise ValueError(
+            f"the driver does not cross {at:g} twice in the same direction in these {len(t)} rows, so no period can "
+            "be measured; run longer"
+        )
+    return total / count
+
+
+def crossings(xi: np.ndarray, at: float, is_angle: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The rows after which xi crosses `at` upwards, for an angle any `at` + 2 pi k, and what it crosses there."""
+    turn = np.floor((xi - at) / (2 * np.pi)) if is_angle else np.where(xi >= at, 0.0, -1.0)
     k = np.nonzero(turn[1:] > turn[:-1])[0]
-    if len(k) < 2:
-        return np.nan
-    aim = at + (2 * np.pi * turn[k + 1] if is_angle else 0.0)
-    times = t[k] + (t[k + 1] - t[k]) * (aim - xi[k]) / (xi[k + 1] - xi[k])
-    return float((times[-1] - times[0]) / (len(k) - 1))
+    return k, at + (2 * np.pi * turn[k + 1] if is_angle else np.zeros(len(k)))
 
 
 def resonance(period: float, angles: Any, h: float, near: float | None = None) -> tuple[float, float] | None:
@@ -243,6 +302,8 @@ def resonance(period: float, angles: Any, h: float, near: float | None = None) -
     of the period map, or several; the period is best that of the method itself (`measured_period`). The windows
     close as steps become shorter: by default `near` is 0.1 up to T/h = 14 and falls by e every 5 from there.
     """
+    if not (0 < period < np.inf and 0 < h < np.inf):
+        raise ValueError(f"period and h must be positive, got {period!r} and {h!r}")
     ratio = period / h
     near = 0.1 * min(1.0, float(np.exp((14 - ratio) / 5))) if near is None else near
     turns = np.concatenate([[0.0], np.atleast_1d(angles), -np.atleast_1d(angles)]) / np.pi
@@ -252,4 +313,4 @@ def resonance(period: float, angles: Any, h: float, near: float | None = None) -
 
 
 def _name(coupled: CoupledSystem) -> str:
-    return type(coupled.system).__name__
+    return coupled.system.label

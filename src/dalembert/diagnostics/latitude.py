@@ -8,8 +8,9 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.diagnostics.coupled import CoupledSystem
-from dalembert.diagnostics.floquet import Orbit, orbit, section
-from dalembert.model import System
+from dalembert.diagnostics.floquet import Orbit, crossings, driver_at, orbit, section
+from dalembert.diagnostics.inputs import one_run
+from dalembert.model import TOLERANCE, System
 from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory
 
@@ -31,7 +32,8 @@ class Latitude(NamedTuple):
 
     Equations: [modin2020] Proposition 5.3. The passenger u = (kappa x, v) turns by the same rotation in every
     driver period, so its component along that rotation's axis, taken where the driver crosses the section
-    upwards, never changes.
+    in the direction of the orbit, never changes. A constant force f = kappa^T g moves the centre of that turn to
+    kappa x = g.
     """
 
     coupled: CoupledSystem
@@ -51,33 +53,49 @@ class Latitude(NamedTuple):
         found: Orbit | None = None,
     ) -> "Latitude":
         """The integral for the orbit through (q, v), which may be `found` already; ValueError where there is none."""
-        coupled = _with_axis(system, q)
+        coupled, _ = _with_axis(system, q)
         found = orbit(coupled, *section(coupled, q, v), h) if found is None else found
+        found = _where_it_moves(coupled, found)
         axis, angle = axis_and_angle(found.rotation)
         return cls(coupled, found, axis, angle, latitude(coupled, q, v, h))
 
+    def length(self, q: Any, v: Any) -> float:
+        """|(kappa x - g, v)| of a state, which the exact motion keeps; the latitude is no larger."""
+        return float(np.linalg.norm(_vector(*_with_axis(self.coupled, q), q, v)[0]))
+
     def along(self, trajectory: Trajectory) -> tuple[np.ndarray, np.ndarray]:
-        """Times and values at the upward crossings of the section, each reached from the nearer saved state by
-        the exact flow with xi as the independent variable."""
+        """Times and values where the run crosses the section in the direction of the orbit, each reached from the
+        nearer saved state by the exact flow with xi as the independent variable; both empty where it does not."""
+        system, _ = one_run(trajectory, "the latitude")
         coupled = self.coupled
+        if system.coordinates != coupled.system.coordinates:
+            raise ValueError(
+                f"this latitude is that of {coupled.system.label} with the coordinates {coupled.system.coordinates}, "
+                f"but the run is of {system.label} with {system.coordinates}"
+            )
         t, q, v = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.v))
-        good = np.all(np.isfinite(q), axis=1) & np.all(np.isfinite(v), axis=1)
-        t, q, v = t[good], q[good], v[good]
-        target = self.orbit.base[0]
-        ahead = q[:, coupled.index] - target
-        if coupled.is_angle:
-            turn = np.floor(ahead / (2 * np.pi))
-            crossed = np.nonzero((turn[1:] > turn[:-1]) & (v[1:, coupled.index] > 0))[0]
-            aims = target + 2 * np.pi * turn[crossed + 1]
-        else:
-            crossed = np.nonzero((ahead[:-1] < 0) & (ahead[1:] >= 0))[0]
-            aims = np.full(len(crossed), target)
+        target, eta = self.orbit.base
+        way = -1.0 if eta < 0 else 1.0
+        xi, speed = way * q[:, coupled.index], way * v[:, coupled.index]
+        crossed, aims = crossings(xi, way * target, coupled.is_angle)
+        # An angle that swings crosses the other end of its period too, where it does not move this way.
+        moves = speed[crossed + 1] > 0 if coupled.is_angle else np.full(len(crossed), True)
+        crossed, aims = crossed[moves], aims[moves]
         if not len(crossed):
             return np.zeros(0), np.zeros(0)
-        gaps = np.abs(q[[crossed, crossed + 1], coupled.index] - aims)
+        gaps = np.abs(xi[np.stack([crossed, crossed + 1])] - aims)
         nearer = np.where(gaps[0] <= gaps[1], crossed, crossed + 1)
-        time, u = over_rows(_to_section)(coupled, q[nearer], v[nearer], aims)
-        return t[nearer] + time, u @ self.axis
+        time, u = over_rows(_to_section)(coupled, q[nearer], v[nearer], way * aims)
+        centre = np.append(_with_axis(coupled, q[0])[1], 0.0)
+        return t[nearer] + time, (u - centre) @ self.axis
+
+
+def _where_it_moves(coupled: CoupledSystem, found: Orbit) -> Orbit:
+    """The orbit from where the driver is fastest, if it (nearly) rests at its base: there nothing crosses."""
+    if abs(found.base[1]) > 1e-3 * abs(float(driver_at(coupled, found, 0.25)[1])):
+        return found
+    states = [driver_at(coupled, found, k / 32) for k in range(32)]
+    return orbit(coupled, *max(states, key=lambda z: z[1]), found.step)
 
 
 def _to_section(coupled: CoupledSystem, q: Array, v: Array, aim: Array) -> tuple[Array, Array]:
@@ -103,15 +121,30 @@ def _to_section(coupled: CoupledSystem, q: Array, v: Array, aim: Array) -> tuple
     return z[0], jnp.concatenate([z[4:], z[3:4]])
 
 
-def _with_axis(system: System | CoupledSystem, q: Any) -> CoupledSystem:
+def _with_axis(system: System | CoupledSystem, q: Any) -> tuple[CoupledSystem, np.ndarray]:
+    """The coupled system, and g with f = kappa^T g."""
     coupled = system if isinstance(system, CoupledSystem) else CoupledSystem.of(system, q)
-    kappa, f = coupled.linear()
-    if len(kappa) != 2 or np.any(np.abs(np.asarray(f)) > 0):
+    kappa, f = (np.asarray(x) for x in coupled.linear())
+    name = coupled.system.label
+    if len(kappa) != 2:
         raise ValueError(
-            f"{type(coupled.system).__name__} has no latitude: (kappa x, v) must turn in space, that is kappa of "
-            f"rank 2 and no constant force; the rank is {len(kappa)}"
+            f"{name} has no latitude: (kappa x, v) must turn in space, that is kappa of rank 2; here it is of rank "
+            f"{len(kappa)}"
         )
-    return coupled
+    centre = np.linalg.lstsq(kappa.T, f, rcond=None)[0]
+    if np.max(np.abs(kappa.T @ centre - f)) > TOLERANCE * max(1.0, float(np.max(np.abs(f)))):
+        raise ValueError(
+            f"{name} has no latitude: its constant force f = {f.tolist()} has a part along the kernel of kappa, "
+            "which no spring balances, so (kappa x, v) is carried away instead of turning about an axis"
+        )
+    return coupled, centre
+
+
+def _vector(coupled: CoupledSystem, centre: np.ndarray, q: Any, v: Any) -> tuple[np.ndarray, float, float]:
+    """(kappa x - g, v), xi and eta of a state."""
+    q, v = jnp.asarray(q, float), jnp.asarray(v, float)
+    x, speed, xi, eta = jax.jit(CoupledSystem.split)(coupled, q, v)
+    return np.append(np.asarray(coupled.linear()[0] @ x) - centre, speed), float(xi), float(eta)
 
 
 def latitude(system: System | CoupledSystem, q: Any, v: Any, h: float | None = None) -> float:
@@ -119,8 +152,7 @@ def latitude(system: System | CoupledSystem, q: Any, v: Any, h: float | None = N
 
     It is a first integral. Each call integrates one period of the driver.
     """
-    coupled = _with_axis(system, q)
-    q, v = jnp.asarray(q, float), jnp.asarray(v, float)
-    x, speed, xi, eta = jax.jit(CoupledSystem.split)(coupled, q, v)
-    axis, _ = axis_and_angle(orbit(coupled, float(xi), float(eta), h).rotation)
-    return float(axis @ np.append(coupled.linear()[0] @ x, speed))
+    coupled, centre = _with_axis(system, q)
+    u, xi, eta = _vector(coupled, centre, q, v)
+    axis, _ = axis_and_angle(orbit(coupled, xi, eta, h).rotation)
+    return float(axis @ u)

@@ -5,11 +5,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import Array
 
+from dalembert.diagnostics.inputs import as_rows
 from dalembert.methods import Method, Reference
 from dalembert.model import (
     System,
     acceleration,
     as_arrays,
+    check_system,
     difference,
     displaced,
     nearest_velocity,
@@ -39,21 +41,39 @@ class Order(NamedTuple):
 
 
 def nearby_starts(
-    system: System, q0: Any, v0: Any, count: int = STARTS, t0: float = 0.0
+    system: System, q0: Any, v0: Any, count: int = STARTS, t0: float = 0.0, time: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The start and some near it, their velocities on the constraint, so that no accident of one decides."""
+    """The start and some near it, their velocities on the constraint, so that no accident of one decides.
+
+    Velocities differ by a part of that of the start, or where it rests, of what it has gained after `time`.
+    """
     draw = np.random.default_rng(3).uniform(-1, 1, size=(2, count, len(np.asarray(v0))))
     draw[:, 0] = 0
-    speed = max(float(np.max(np.abs(np.asarray(v0)))), 1e-300)
     system, base = as_arrays(system).at(t0), np.broadcast_to(np.asarray(q0, float), (count, np.size(q0)))
+    speed = float(np.max(np.abs(np.asarray(v0))))
+    if speed == 0:
+        speed = time * float(
+            np.max(np.abs(over_rows(exact_acceleration)(system, base[:1], np.asarray(v0, float)[None])))
+        )
     q = over_rows(displaced)(system, base, 0.05 * draw[0])
     v = np.asarray(v0, float) + 0.05 * speed * draw[1]
     return q, over_rows(nearest_velocity)(system, q, v)
 
 
+def exact_acceleration(system: System, q: Array, v: Array) -> Array:
+    """q'' of the exact motion."""
+    return acceleration(system, q, v)[0]
+
+
 def fitted_order(steps: Any, errors: Any, plateau: float = PLATEAU, points: int = 4) -> float:
     """The slope of log error against log step over the last `points` values above the plateau; NaN for fewer."""
     steps, errors = np.asarray(steps, float), np.asarray(errors, float)
+    if steps.ndim != 1 or steps.shape != errors.shape:
+        raise ValueError(
+            f"steps and errors must be two rows of the same length, got {steps.shape} and {errors.shape}"
+        )
+    if np.any(steps <= 0):
+        raise ValueError("step sizes must be positive")
     below = np.nonzero(~(errors > plateau))[0]
     end = int(below[0]) if below.size else len(errors)
     if end < points:
@@ -74,7 +94,15 @@ class Exact(NamedTuple):
 
 def exact_ends(system: System, q0: Any, v0: Any, time: float, count: int = STARTS) -> Exact:
     """Where the exact motion goes from the start and some near it."""
-    q, v = nearby_starts(system, q0, v0, count)
+    check_system(system)
+    if not 0 < time < np.inf:
+        raise ValueError(f"time must be positive, got {time!r}")
+    sizes, wanted = (np.shape(q0), np.shape(v0)), ((system.dimension,), (system.velocity_dimension,))
+    if sizes != wanted:
+        raise ValueError(
+            f"the start of {system.label} has the shapes {wanted[0]} and {wanted[1]}, got {sizes[0]} and {sizes[1]}"
+        )
+    q, v = nearby_starts(system, q0, v0, count, time=time)
     return Exact(q, v, *_ends_at(system, q, v, np.full(count, time)), time)
 
 
@@ -137,7 +165,7 @@ class Terms(NamedTuple):
     """The factors with which the parts of the equations of motion enter a method as h goes to zero; one is right."""
 
     kinematics: float
-    """q' = factor * v."""
+    """q' = factor * v; NaN where all velocities are zero."""
     potential: float
     """The pull of the potential along D; NaN where there is none."""
     inertia: float
@@ -158,7 +186,7 @@ def _parts(system: System, q: Array, v: Array) -> tuple[Array, Array, Array]:
 def measured_terms(system: System, method: Method, q: Any, v: Any, h: float) -> Terms:
     """Fits the acceleration over two very short steps from each row of (q, v), v on D, by the terms that should
     make it."""
-    q, v = np.asarray(q, float), np.asarray(v, float)
+    q, v = as_rows(system, q, v)
     # The size of a step that keeps the energy is not resolved where it is too short.
     tiny = (1e-3 if method.variable_step else 1e-5) * h
     run = ensemble(system, method, q, v, h=tiny, steps=2, save_every=2)
@@ -176,4 +204,5 @@ def measured_terms(system: System, method: Method, q: Any, v: Any, h: float) -> 
         weights = np.linalg.lstsq(matrix, rate.ravel(), rcond=None)[0]
         found |= dict(zip(columns, map(float, weights), strict=True))
         rest = float(np.max(np.abs(matrix @ weights - rate.ravel())) / scale)
-    return Terms(float(np.sum(drift * v) / np.sum(v * v)), **found, rest=rest)
+    moved = float(np.sum(v * v))
+    return Terms(float(np.sum(drift * v)) / moved if moved > 0 else np.nan, **found, rest=rest)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dalembert.diagnostics.inputs import one_run
 from dalembert.model import System, annihilator, as_arrays, offsets_at
 from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory
@@ -38,11 +39,12 @@ class Parasitic(NamedTuple):
         return self.largest > 3 * self.first
 
 
-def _normal(system: System, q: Array, u: Array) -> Array:
+def _normal(system: System, t: Array, q: Array, u: Array) -> Array:
     """The components of u along an orthonormal basis of the complement of D, made from the one-forms in order.
 
     Of affine constraints those of u beyond the allowed velocities.
     """
+    system = system.at(t)
     a = annihilator(system, q)
     gram = a @ jnp.linalg.solve(system.metric(q), a.T)
     return jnp.linalg.solve(jnp.linalg.cholesky(gram), a @ u - offsets_at(system, q))
@@ -50,7 +52,8 @@ def _normal(system: System, q: Array, u: Array) -> Array:
 
 def normal_velocity(trajectory: Trajectory) -> np.ndarray:
     """(K, m) the components of the method's own velocity normal to D."""
-    return over_rows(_normal)(as_arrays(_system(trajectory)), trajectory.q, trajectory.v_full)
+    system, _ = one_run(trajectory, "the normal velocity")
+    return over_rows(_normal)(as_arrays(system), trajectory.t, trajectory.q, trajectory.v_full)
 
 
 def parasitic_levels(trajectory: Trajectory) -> tuple[np.ndarray, np.ndarray]:
@@ -58,11 +61,17 @@ def parasitic_levels(trajectory: Trajectory) -> tuple[np.ndarray, np.ndarray]:
 
     Needs every step of the run (save_every=1).
     """
+    system, _ = one_run(trajectory, "the parasitic mode")
     if trajectory.save_every != 1 or len(trajectory.t) < 200:
         raise ValueError(
-            "the parasitic mode is seen from step to step: run 200 steps or more with save_every=1"
+            "the parasitic mode is seen from step to step: run 200 steps or more with save_every=1, got "
+            f"{len(trajectory.t)} rows with save_every={trajectory.save_every}"
         )
     normal = normal_velocity(trajectory)
+    if not normal.shape[1]:
+        raise ValueError(
+            f"{system.label} has no constraints, so there is no normal velocity with such a mode"
+        )
     alternating = np.stack([np.convolve(x, _FILTER, "valid") for x in normal.T], axis=-1)
     with np.errstate(over="ignore"):  # of a run that explodes
         square = np.sum(alternating**2, axis=1)
@@ -81,9 +90,3 @@ def parasitic_mode(trajectory: Trajectory) -> Parasitic:
     grown = int(np.argmax(levels >= 0.5 * largest))
     until = grown + 1 if largest > 3 * first and grown >= 2 else len(levels)
     return Parasitic(first, last, largest, float(np.polyfit(times[:until], np.log(levels[:until]), 1)[0]))
-
-
-def _system(trajectory: Trajectory) -> System:
-    if trajectory.system is None:
-        raise ValueError("the parasitic mode needs the system, which this trajectory was loaded without")
-    return trajectory.system

@@ -82,6 +82,8 @@ def slope(t: Any, x: Any) -> tuple[Any, Any]:
     Several series with the same times are rows of x.
     """
     t, x = np.asarray(t, float), np.asarray(x, float)
+    if t.ndim != 1 or t.shape != x.shape[-1:]:
+        raise ValueError(f"times and values must be two rows of the same length, got {t.shape} and {x.shape}")
     if len(t) < 2 * BLOCKS:
         raise ValueError(f"a slope with its error needs {2 * BLOCKS} points or more, got {len(t)}")
     centred, around = t - t.mean(), x - x.mean(axis=-1, keepdims=True)
@@ -111,6 +113,11 @@ def drift(
     Bounded: neither.
     """
     t, x = np.asarray(t, float), np.asarray(x, float)
+    if t.ndim != 1 or t.shape != x.shape:
+        raise ValueError(
+            f"times and values must be two rows of the same length, got {t.shape} and {x.shape}; for several series "
+            "there is judged_together"
+        )
     if not len(x):
         raise ValueError("there are no values to judge")
     error = x - (x[0] if start is None else start)
@@ -139,7 +146,7 @@ def _verdicts(
     long, short = running_mean(t, error, window), running_mean(t[first], error[..., first], window)
     largest, soon, late, begun = (_largest(x) for x in (error, error[..., first], long[1], short[1]))
     drifts = (begun > 0.1 * scale) | (late > 2 * begun)
-    code = np.where(largest < 5e-9 * scale, 0, np.where(drifts, 2, 1))
+    code = np.where(largest <= 5e-9 * scale, 0, np.where(drifts, 2, 1))
     return [code, largest, soon, *slope(*long), *slope(*short), long[1][..., -1]]
 
 
@@ -164,6 +171,11 @@ def judged_together(t: Any, x: Any, window: Any, scale: Any) -> dict[str, np.nda
     The entries of a Drift by name, each (N,), the verdict as its place in VERDICTS.
     """
     t, x = np.asarray(t, float), np.asarray(x, float)
+    if x.ndim != 2 or t.shape not in (x.shape, x.shape[1:]) or not x.shape[1]:
+        raise ValueError(
+            "judged_together takes series as the rows of x (N, K) with K of at least 1, and t of shape (K,) or (N, "
+            f"K); got {x.shape} and {t.shape}"
+        )
     size = len(x)
     window, scale = (np.broadcast_to(np.asarray(y, float), size) for y in (window, scale))
     found = {name: np.full(size, np.nan) for name in Drift._fields}
@@ -171,6 +183,10 @@ def judged_together(t: Any, x: Any, window: Any, scale: Any) -> dict[str, np.nda
     finite = np.all(np.isfinite(error), axis=1)
     found["largest"][~finite] = found["early"][~finite] = np.inf
     found["verdict"][~finite] = VERDICTS.index(Verdict.DRIFT)
+    if x.shape[1] == 1:
+        found["verdict"][finite] = VERDICTS.index(Verdict.SHORT)
+        found["largest"][finite] = found["early"][finite] = 0.0
+        return found
     length = np.broadcast_to(t[..., -1] - t[..., 0], size)
     parts = (
         window / length

@@ -3,6 +3,8 @@
 States are (q, u), u the method's own velocity: on D for most methods, on all of TQ for the others.
 """
 
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -10,6 +12,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.diagnostics.coupled import CoupledSystem
+from dalembert.diagnostics.inputs import as_rows, one_run
 from dalembert.methods import Method
 from dalembert.model import (
     System,
@@ -21,12 +24,14 @@ from dalembert.model import (
     orthonormal_frame,
 )
 from dalembert.numerics import over_rows
-from dalembert.simulate import simulate
+from dalembert.simulate import Trajectory, simulate
 
 # Central differences of order six; exact to rounding for maps as smooth as a step.
 _OFFSETS = np.array([-3, -2, -1, 1, 2, 3])
 _WEIGHTS = np.array([-1, 9, -45, 45, -9, 1]) / 60
 _DELTA = 0.02
+# By so much a single step may change log |det| and still keep volume: what the differences are good to.
+KEPT_VOLUME = 1e-9
 
 
 def _step(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
@@ -42,7 +47,7 @@ def _reverse(shared: Any, q: Array, u: Array) -> Array:
 
 def step_map(system: System, method: Method, h: float, q: Any, u: Any) -> tuple[np.ndarray, np.ndarray]:
     """One step of size h from each row of (q, u): configurations and own velocities."""
-    return over_rows(_step)(as_shared(system, method, h), q, u)
+    return over_rows(_step)(as_shared(system, method, h), *as_rows(system, q, u))
 
 
 def as_shared(system: System, method: Method, h: float) -> tuple[System, Method, np.ndarray]:
@@ -66,7 +71,7 @@ def reversibility_defect(
     the right one. The defect is relative to the size of the state.
     """
     shared = as_shared(system, method, h)
-    q, u = np.asarray(q, float), np.asarray(u, float)
+    q, u = as_rows(system, q, u)
 
     def turn(q, u):
         return -u if plain else over_rows(_reverse)(shared, q, u)
@@ -100,7 +105,7 @@ def fibration_defects(
 ) -> Fibration:
     """The defects over the rows of (q, u): each driver is given the passenger of another row, and each passenger
     is moved along the kernel of kappa."""
-    q, u = np.asarray(q, float), np.asarray(u, float)
+    q, u = as_rows(coupled.system, q, u)
     if len(q) < 2:
         raise ValueError("fibration_defects needs two states or more, to give one the passenger of another")
     i, other = coupled.index, coupled.others
@@ -161,13 +166,19 @@ def step_jacobian(
 ) -> np.ndarray:
     """The derivative of the step at each row: in (q, w) with w the velocity in an orthonormal frame of D, or in
     (q, u) for methods on TQ."""
+    return _jacobian(system, method, h, q, u, on_constraint, _DELTA)
+
+
+def _jacobian(
+    system: System, method: Method, h: float, q: Any, u: Any, on_constraint: bool, delta: float
+) -> np.ndarray:
     shared = as_shared(system, method, h)
-    q, u = np.asarray(q, float), np.asarray(u, float)
+    q, u = as_rows(system, q, u)
     n = u.shape[1]
     ends = over_rows(_step)(shared, q, u)
     b0, b1 = (over_rows(orthonormal_frame)(shared[0], x) for x in (q, ends[0]))
     size = n + (b0.shape[2] if on_constraint else n)
-    unit = np.eye(size)[:, None, :] * (_DELTA * _OFFSETS)[None, :, None]
+    unit = np.eye(size)[:, None, :] * (delta * _OFFSETS)[None, :, None]
     shifts = unit.reshape(-1, size)
     many = len(shifts)
     rows = [np.repeat(x, many, axis=0) for x in (q, u, b0, b1, ends[0])]
@@ -180,28 +191,162 @@ def step_jacobian(
         near = over_rows(_place_freely)(shared[0], *rows[:2], shift[:, :n], shift[:, n:])
         values = over_rows(_read_freely)(shared[0], *over_rows(_step)(shared, *near), rows[4])
     values = values.reshape(len(q), size, len(_OFFSETS), size)
-    return np.einsum("kjoi,o->kij", values, _WEIGHTS) / _DELTA
+    return np.einsum("kjoi,o->kij", values, _WEIGHTS) / delta
 
 
 class Volume(NamedTuple):
     """The rate at which a method changes volume in phase space."""
 
     rate: float
-    """Mean of log |det| of the step, a unit of time."""
+    """Mean of log |det| of the step, per unit of time."""
+    error: float
+    """Standard error of the rate; infinite where one state alone was looked at."""
     spread: float
-    """The largest |log |det||, a unit of time."""
+    """The largest |log |det|| of a single step, per unit of time."""
     limit: float
     """The mean as h goes to zero: the divergence of the exact motion, if the method is consistent and on D."""
+    limit_error: float
+    """Standard error of the limit."""
+    verdict: str
+    """"kept" where no single step changes volume, "contracts" or "grows" where the rate is further from zero than
+    three times its error, "undecided" where it is not; "singular" where a step loses a direction altogether, "not
+    measured" where steps near the run fail."""
 
 
 def volume_change(
     system: System, method: Method, h: float, q: Any, u: Any, on_constraint: bool = True
 ) -> Volume:
-    """log |det| of the step at each row of (q, u), and of a very short one."""
-    rates, limits = (
-        np.linalg.slogdet(step_jacobian(system, method, x, q, u, on_constraint))[1] / x for x in (h, 1e-3 * h)
+    """log |det| of the step at each row of (q, u), and of a very short one.
+
+    Standard errors take the rows for independent of each other; for states of one run there is volume_along.
+    """
+    q, u = as_rows(system, q, u)
+    ones = [np.ones(1)] * len(q)
+    return _volume(system, method, h, q, u, on_constraint, ones, np.full(len(q), 1 / len(q)))
+
+
+def volume_along(trajectory: Trajectory, on_constraint: bool = True) -> Volume:
+    """The rate along a run: the mean over windows of consecutive steps that are spread evenly over it.
+
+    A smooth weight in each window takes out what oscillates within it, so that little is left for the standard
+    error, which comes from the differences between neighbouring windows. They lie closer together at the beginning,
+    where a motion may still be settling.
+    """
+    system, method = one_run(trajectory, "the change of volume", rows=2)
+    q, u = np.array(trajectory.q, float), np.asarray(trajectory.v_full, float)
+    every = trajectory.save_every
+    wrapped = [i for i, name in enumerate(system.coordinates) if name in system.angles]
+    q[:, wrapped] = (q[:, wrapped] + np.pi) % (2 * np.pi) - np.pi
+    edges, size = _strata((len(q) - 1) * every)
+    draw, starts, weights = np.random.default_rng(7), [], []
+    for low, high in pairwise(edges):
+        length = min(size, high - low)
+        starts.append(int(draw.integers(low, high - length + 1)) // every)
+        weights.append(np.sin(np.pi * (np.arange(length) + 0.5) / length) ** 2)
+    starts[0], weights[0] = 0, np.ones(len(weights[0]))  # the first window is the whole of its part
+    if every == 1:
+        steps = [(q[a : a + len(w)], u[a : a + len(w)]) for a, w in zip(starts, weights, strict=True)]
+    else:
+        states = [(q[starts], u[starts])]
+        for _ in range(size - 1):
+            states.append(step_map(system, method, float(trajectory.h), *states[-1]))
+        steps = [
+            tuple(np.stack(x)[: len(w), i] for x in zip(*states, strict=True)) for i, w in enumerate(weights)
+        ]
+    q, u = (np.concatenate(x) for x in zip(*steps, strict=True))
+    return _volume(
+        system, method, float(trajectory.h), q, u, on_constraint, weights, np.diff(edges) / edges[-1]
     )
-    return Volume(float(np.mean(rates)), float(np.max(np.abs(rates))), float(np.mean(limits)))
+
+
+def _strata(steps: int) -> tuple[np.ndarray, int]:
+    """The edges of the parts of a run, each of which gets a window, and the length of the windows."""
+    size = min(max(64, steps // 500), 128, max(1, steps // 16))
+    edges, length = [0, size], size
+    while length < steps / 16 and edges[-1] + length < steps:
+        edges.append(edges[-1] + length)
+        length *= 2
+    parts = max(1, round((steps - edges[-1]) * 16 / steps))
+    rest = np.linspace(edges[-1], steps, parts + 1).round().astype(int)
+    return np.unique([*edges, *rest]), size
+
+
+def _volume(
+    system: System,
+    method: Method,
+    h: float,
+    q: np.ndarray,
+    u: np.ndarray,
+    on_constraint: bool,
+    weights: Sequence[np.ndarray],
+    shares: np.ndarray,
+) -> Volume:
+    """The rows are those of windows, one after the other, with these weights; each window counts by its share."""
+
+    def determinants(h, pick, delta):
+        # In parts, because the differences of one state take some hundred rows.
+        parts = np.array_split(pick, max(1, len(pick) // 512))
+        made = [_jacobian(system, method, h, q[x], u[x], on_constraint, delta) for x in parts]
+        return np.concatenate([np.linalg.slogdet(x)[1] for x in made]) / h
+
+    few = np.unique(np.linspace(0, len(q) - 1, 16).astype(int))
+    with np.errstate(
+        invalid="ignore", divide="ignore", over="ignore"
+    ):  # of steps that fail, or lose a direction
+        delta, doubt = _difference_step(lambda delta: determinants(h, few, delta), h)
+        rates = determinants(h, np.arange(len(q)), delta)
+        window = np.repeat(np.arange(len(weights)), [len(w) for w in weights])
+        some = np.arange(0, len(q), 4) if min(len(w) for w in weights) >= 8 else np.arange(len(q))
+        limits = determinants(1e-3 * h, some, delta)
+    flat = np.concatenate(weights)
+    if not np.all(np.isfinite(rates)):
+        singular = np.any(np.isneginf(rates)) and not np.any(np.isnan(rates))
+        rate, error = (-np.inf, 0.0) if singular else (np.nan, np.inf)
+    else:
+        rate, error = _weighted(rates, flat, window, shares)
+        error = float(np.hypot(error, doubt))
+    limit, limit_error = _weighted(limits, flat[some], window[some], shares)
+    spread = float(np.max(np.abs(rates)))
+    return Volume(rate, error, spread, limit, limit_error, _volume_verdict(rate, error, spread * h))
+
+
+def _difference_step(determinants: Callable[[float], np.ndarray], h: float) -> tuple[float, float]:
+    """A step for the differences that suits the system's own lengths, and by how much it leaves a rate in doubt."""
+    best = (_DELTA, np.inf)
+    for delta in _DELTA * 10.0 ** -np.arange(4):
+        change = float(np.max(np.abs(determinants(delta) - determinants(delta / 2))))
+        if change < best[1]:
+            best = (float(delta), change)
+        if best[1] * h < KEPT_VOLUME:
+            break
+    return best
+
+
+def _weighted(
+    rates: np.ndarray, weights: np.ndarray, window: np.ndarray, shares: np.ndarray
+) -> tuple[float, float]:
+    """The mean, and its standard error from the differences between neighbouring windows, so that a motion which
+    settles slowly does not count as noise."""
+    sums = np.bincount(window, weights)
+    local = np.bincount(window, weights * rates) / sums
+    mean = float(shares @ local)
+    if len(local) < 2:
+        return mean, np.inf
+    jumps = np.diff(local) ** 2 / 2
+    variances = 0.5 * (np.append(jumps, jumps[-1]) + np.append(jumps[0], jumps))
+    return mean, float(np.sqrt(shares**2 @ variances))
+
+
+def _volume_verdict(rate: float, error: float, most: float) -> str:
+    if rate < -100:  # e^-100 in a unit of time
+        return "singular"
+    if np.isnan(rate):
+        return "not measured"
+    if most < KEPT_VOLUME:
+        return "kept"
+    if abs(rate) > 3 * error:
+        return "contracts" if rate < 0 else "grows"
+    return "undecided"
 
 
 def passenger_exponents(
@@ -213,8 +358,12 @@ def passenger_exponents(
     multiplied, with QR decompositions in between. Needs a quadratic potential U and a method that respects the
     driver.
     """
+    coupled = CoupledSystem.of(coupled)
     coupled.linear()
+    if not isinstance(steps, int | np.integer) or steps < 1:
+        raise ValueError(f"steps must be a whole number of at least 1, got {steps!r}")
     system, i = coupled.system, coupled.index
+    as_shared(system, method, h)
     sol = simulate(system, method, q0, v0, h=h, steps=steps)
     orbit_q, orbit_u = np.asarray(sol.q)[:-1], np.asarray(sol.v_full)[:-1]
     basis, sums = None, 0.0
@@ -262,6 +411,11 @@ def passenger_matrices(
     coupled: CoupledSystem, method: Method, h: float, xi: Any, eta: Any, on_constraint: bool = True
 ) -> np.ndarray:
     """The linear part of the step in the passenger (x, v), or (x, u) for methods on TQ, at each driver state."""
+    coupled = CoupledSystem.of(coupled)
+    if np.ndim(xi) != 1 or np.shape(xi) != np.shape(eta) or not np.size(xi):
+        raise ValueError(
+            f"driver states are two rows of the same length, one or more, got {np.shape(xi)} and {np.shape(eta)}"
+        )
     mass = np.asarray(coupled.mass)
     n, i, other = coupled.system.dimension, coupled.index, coupled.others
     d = len(other)

@@ -36,12 +36,14 @@ def _span(matrices: np.ndarray) -> np.ndarray:
 def group_dimension(coupled: CoupledSystem) -> int:
     """The dimension of the group in which the reduced system moves (kappa x, v, 1): that of the Lie algebra which
     the evolution matrices generate."""
+    coupled = CoupledSystem.of(coupled)
     grid = np.linspace(0, 2 * np.pi, 33)[:-1] if coupled.is_angle else np.linspace(-2, 2, 33)
     return len(lie_algebra(over_rows(CoupledSystem.matrix)(coupled, grid)))
 
 
 def group_name(coupled: CoupledSystem) -> str:
     """The connected group with that algebra, among those that occur here."""
+    coupled = CoupledSystem.of(coupled)
     return _group(coupled, group_dimension(coupled))
 
 
@@ -215,6 +217,7 @@ class Structure(NamedTuple):
 
 def structure(coupled: CoupledSystem, q: Any, v: Any) -> Structure:
     """Everything about the orbit through (q, v)."""
+    coupled = CoupledSystem.of(coupled)
     averaged = averaging(coupled, *section(coupled, q, v))
     dimension = group_dimension(coupled)
     m, d = coupled.linear()[0].shape
@@ -222,7 +225,7 @@ def structure(coupled: CoupledSystem, q: Any, v: Any) -> Structure:
     # A motion that is not bounded loses an integral: v grows instead of being one.
     integrals = m + 3 - angles - (0 if averaged.is_compact else 1)
     return Structure(
-        type(coupled.system).__name__,
+        coupled.system.label,
         _group(coupled, dimension),
         dimension,
         d - m,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dalembert.diagnostics.inputs import one_run
 from dalembert.discrete import (
     between,
     exterior,
@@ -111,15 +112,15 @@ class VariableStepLaws(NamedTuple):
 
 def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaws:
     """The laws over a run by EDLA with save_every=1: energy and momentum at every step, the form at some."""
-    if not isinstance(trajectory, Trajectory):
-        raise ValueError(f"expected a run by EDLA, got {trajectory!r}")
+    system, method = one_run(trajectory, "what EDLA keeps")
     if not isinstance(rows, int | np.integer) or rows < 1:
         raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}")
-    system, method = trajectory.system, trajectory.method
-    if not isinstance(method, EDLA) or system is None or trajectory.save_every != 1:
-        raise ValueError("these are laws of EDLA: give a run by it with its system and save_every=1")
-    if np.ndim(trajectory.q) != 2 or len(trajectory.t) < 4:
-        raise ValueError("these are laws of one run of three steps or more; of an ensemble take a member")
+    if not isinstance(method, EDLA) or trajectory.save_every != 1:
+        raise ValueError(
+            f"these are laws of EDLA: give a run by it with save_every=1, got one by {method.spelling} with "
+            f"save_every={trajectory.save_every}"
+        )
+    one_run(trajectory, "what EDLA keeps", rows=4)
     if np.any(np.asarray(trajectory.told["continued"])):
         raise ValueError("the run has steps that miss the energy; its laws hold up to the first of them")
     shared = as_arrays(system), as_arrays(method)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete.lagrangians import DiscreteLagrangian, d1, d2
-from dalembert.model import System, project
+from dalembert.model import Moment, System, later, project
 from dalembert.numerics import matvec
 
 Section = Callable[[Array], Array]
@@ -26,7 +26,19 @@ def projectors(system: System, q: Array) -> tuple[Array, Array]:
 
 
 def momentum_map(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:
-    """(k,) the discrete momentum <D2 L_d(q0, q1), xi_Q(q1)> for each generator of the system."""
+    """(k,) the discrete momentum <D2 L_d(q0, q1), xi_Q(q1)> for each generator of the system.
+
+    Of a rheonomic system, given as system.at(t0), that of space and time, <(D3, D4) L_d, xi_Q(t1, q1)>.
+    """
+    if system.timed:
+        raise ValueError(
+            f"{system.label} depends on time, so its discrete momentum does too; give {system.label}.at(t0), t0 the "
+            "time at which the step begins"
+        )
+    if isinstance(system, Moment):
+        u = ld.velocity(system, q0, q1, h)
+        arrived = ld.spacetime_slots(system.system, system.t, q0, q1, u, h)[1]
+        return matvec(later(system, h).generators(q1).T, arrived)
     return matvec(system.generators(q1).T, d2(ld, system, q0, q1, h))
 
 

@@ -168,6 +168,8 @@ def second_thoughts(found: Answer) -> tuple[list[Said], list[Panel]]:
 
 
 def _near(run: Trajectory, coupled: CoupledSystem, path: Orbit) -> tuple[float, float] | None:
-    period = measured_period(run.t, run.q[:, coupled.index], path.base[0], coupled.is_angle)
-    angles = np.abs(np.angle(np.linalg.eigvals(path.rotation)))
-    return resonance(period, angles, float(run.h)) if np.isfinite(period) else None
+    try:
+        period = measured_period(run.t, run.q[:, coupled.index], path.base[0], coupled.is_angle)
+    except ValueError:
+        return None  # the run is shorter than a period
+    return resonance(period, np.abs(np.angle(np.linalg.eigvals(path.rotation))), float(run.h))
