@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import METHODS, Composition, Method, method_from_text
-from dalembert.model import System, check_start, nearest_velocity, survey, wrong
+from dalembert.model import System, check_start, nearest_velocity, survey
 
 SLOTS = 4
 """How many methods the page runs side by side."""
@@ -122,9 +122,13 @@ def checked(request: Request, kinds: Mapping[str, Any]) -> Request:
     is done with it.
     """
     if not isinstance(request.system, str) or request.system not in kinds:
-        raise wrong("system", str(request.system), kinds)
-    offered = {c.name: c for c in choices(kinds[request.system])}
+        raise ValueError(f"no system {_short(request.system)}; choose one of: {', '.join(kinds)}")
+    kind = kinds[request.system]
+    taken = {} if isinstance(kind, System) else inspect.signature(kind).parameters
+    offered = {c.name: c for c in choices(kind)}
     for name, value in request.parameters:
+        if name not in taken:
+            raise ValueError(f"{request.system} has no parameter {_short(name)}; it takes: {', '.join(taken)}")
         if name in offered and offered[name].choices and value not in offered[name].choices:
             raise ValueError(
                 f"{name} cannot be {_short(value)}; choose one of: {', '.join(offered[name].choices)}"
@@ -149,7 +153,9 @@ def checked(request: Request, kinds: Mapping[str, Any]) -> Request:
     if len(set(request.methods)) < len(request.methods):
         raise ValueError("a method is chosen twice; choose different ones")
     for spelling in request.methods:
-        method_from_text(str(spelling))
+        if not isinstance(spelling, str) or len(spelling) > 100:
+            raise ValueError(f"a method is a text such as frame or dla:0.5, got {_short(spelling)}")
+        method_from_text(spelling)
     return replace(
         request,
         parameters=tuple(parameters.items()),
