@@ -21,7 +21,9 @@ def bench_and_report(
         try:
             json.loads(Path(merge).read_text())
         except ValueError as error:
-            raise ValueError(f"--merge: {merge!r} is not a file that benchmarks/gpu.py wrote ({error})") from None
+            raise ValueError(
+                f"--merge: {merge!r} is not a file that benchmarks/gpu.py wrote ({error})"
+            ) from None
     settings = Settings.short() if quick else Settings()
     found = run(names, settings, lambda s: print_section(console, s), Path(merge) if merge else None)
     console.print(f"\n{found['machine']['cpu']}, {found['machine']['cores']} cores; {found['seconds']:.0f} s")

@@ -23,7 +23,9 @@ def wrong(what: str, name: str, choices: Iterable[str]) -> ValueError:
 def raised(error: BaseException) -> str:
     """What the user's own code raised, and where; empty where none of the user's code was running."""
     own = str(Path(__file__).resolve().parents[1])
-    others = tuple({own, "<", *(sysconfig.get_path(x) for x in ("stdlib", "platstdlib", "purelib", "platlib"))})
+    others = tuple(
+        {own, "<", *(sysconfig.get_path(x) for x in ("stdlib", "platstdlib", "purelib", "platlib"))}
+    )
     if isinstance(error, SyntaxError) and error.filename:
         frames = [(error.filename, error.lineno)]
         text = f"{type(error).__name__}: {error.msg}"

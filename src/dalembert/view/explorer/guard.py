@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import viser
-import viser.infra._infra as infra
+from viser.infra import _infra
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
@@ -30,9 +30,7 @@ def listening(port: int | None) -> socket.socket:
     """A socket on this machine that listens on the port; on a free one for None or 0."""
     port = 0 if port is None else port
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
-        raise ValueError(
-            f"a port is a whole number from 1 to 65535, or 0 for any that is free; got {port!r}"
-        )
+        raise ValueError(f"a port is a whole number from 1 to 65535, or 0 for any that is free; got {port!r}")
     try:
         return socket.create_server((HOST, port))
     except OSError as error:
@@ -40,6 +38,9 @@ def listening(port: int | None) -> socket.socket:
             f"cannot listen on port {port} of {HOST} ({error.strerror or error}); "
             "choose another port, or leave it out to get a free one"
         ) from None
+
+
+infra: Any = _infra
 
 
 class Door:
@@ -137,7 +138,7 @@ def _served_by(instead: Callable[..., Any]) -> Iterator[None]:
     with _ONE_AT_A_TIME:
         real: Any = infra.websockets
         server = _With(real.asyncio.server, serve=instead)
-        infra.websockets = _With(real, asyncio=_With(real.asyncio, server=server))  # pyright: ignore[reportAttributeAccessIssue]
+        infra.websockets = _With(real, asyncio=_With(real.asyncio, server=server))
         try:
             yield
         finally:

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.methods import METHODS, Composition, Method, method_from_text
+from dalembert.methods import METHODS, Composition, method_from_text
 from dalembert.model import System, check_start, nearest_velocity, survey
 
 SLOTS = 4
@@ -128,7 +128,9 @@ def checked(request: Request, kinds: Mapping[str, Any]) -> Request:
     offered = {c.name: c for c in choices(kind)}
     for name, value in request.parameters:
         if name not in taken:
-            raise ValueError(f"{request.system} has no parameter {_short(name)}; it takes: {', '.join(taken)}")
+            raise ValueError(
+                f"{request.system} has no parameter {_short(name)}; it takes: {', '.join(taken)}"
+            )
         if name in offered and offered[name].choices and value not in offered[name].choices:
             raise ValueError(
                 f"{name} cannot be {_short(value)}; choose one of: {', '.join(offered[name].choices)}"
@@ -279,7 +281,8 @@ def first_request(
     q0, v0 = start_of(system, given.get("start"))
     usual = ["frame", _second(system, q0, v0)] if system.group is None else ["lie-gni"]
     fitting = [x for x in methods if given.get("exact") or x in methods_for(system)] or usual
-    h = given.get("h") if given.get("h") is not None else system.step or 0.1
+    h = given.get("h")
+    h = (system.step or 0.1) if h is None else h
     return Request(
         name, tuple(parameters.items()), text_of(q0), text_of(v0), tuple(fitting[:SLOTS]), h, steps
     )
