@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dalembert.cli.names import check_file
 from dalembert.diagnostics import Audit, audit, compare
 from dalembert.methods import Method
 from dalembert.model import System
@@ -38,8 +39,7 @@ def audit_and_report(
     strict: bool,
 ) -> None:
     """Measures, prints the tables and what is broken, writes the file asked for."""
-    if json is not None and not Path(json).resolve().parent.is_dir():
-        raise ValueError(f"--json: the folder of {json!r} does not exist; make it first")
+    check_file("--json", json)
     with Console(stderr=True).status("starting") as status:
         told = {"start": start, "h": h, "steps": steps, "progress": lambda x: status.update(escape(x))}
         found = audit(system, list(methods.values()), **told)

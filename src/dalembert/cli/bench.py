@@ -8,6 +8,7 @@ from rich.console import Console
 from dalembert.bench.run import chosen, run
 from dalembert.bench.tables import print_section
 from dalembert.bench.timing import Settings
+from dalembert.cli.names import check_file
 
 
 def bench_and_report(
@@ -15,8 +16,14 @@ def bench_and_report(
 ) -> None:
     """Measures, prints a table a section, writes the file asked for."""
     names = chosen(only)
-    if out is not None and not Path(out).resolve().parent.is_dir():
-        raise ValueError(f"--json: the folder of {out!r} does not exist; make it first")
+    check_file("--json", out)
+    if merge is not None:
+        try:
+            json.loads(Path(merge).read_text())
+        except ValueError as error:
+            raise ValueError(
+                f"--merge: {merge!r} is not a file that benchmarks/gpu.py wrote ({error})"
+            ) from None
     settings = Settings.short() if quick else Settings()
     found = run(names, settings, lambda s: print_section(console, s), Path(merge) if merge else None)
     console.print(f"\n{found['machine']['cpu']}, {found['machine']['cores']} cores; {found['seconds']:.0f} s")

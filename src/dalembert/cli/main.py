@@ -1,7 +1,10 @@
 """The command line: one function a command."""
 
+import contextlib
+import math
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 from cyclopts import App, Parameter
 from rich.console import Console
@@ -18,14 +21,20 @@ app = App(
 )
 # name=value, as often as one likes.
 Parameters = Annotated[list[str] | None, Parameter(name="--param", consume_multiple=False, negative="")]
-# Tables keep a readable width when the output goes to a file.
-console = Console(width=None if sys.stdout.isatty() else 110)
+# Tables keep a readable width when the output goes to a file. Where there is no output `main` says so.
+console = Console(width=None if sys.stdout is not None and sys.stdout.isatty() else 110)
 
 
 def _whole(option: str, value: float) -> int:
-    if value != value or value != int(value):
+    if not math.isfinite(value) or value != int(value):
         raise ValueError(f"{option} takes a whole number, got {value}")
+    if abs(value) > 2**53:  # from here on a float is not the whole number that was typed
+        raise ValueError(f"{option} takes a whole number up to {2**53:,}, got {value}")
     return int(value)
+
+
+def _whole_or_none(option: str, value: float | None) -> int | None:
+    return None if value is None else _whole(option, value)
 
 
 @app.command(name="list")
@@ -60,7 +69,7 @@ def run(
     steps: float = 10_000,
     param: Parameters = None,
     start: str | None = None,
-    save_every: int | None = None,
+    save_every: float | None = None,
     out: str | None = None,
     plot: str | None = None,
     animate: str | None = None,
@@ -96,8 +105,10 @@ def run(
 
     made = system_named(system, param or [])
     count = _whole("--steps", steps)
-    method = method or ("frame" if made.group is None else "lie-gni")
-    run_and_report(console, made, method_named(method), h, count, start, save_every, out, plot, animate)
+    every = _whole_or_none("--save-every", save_every)
+    if method is None:
+        method = "frame" if made.group is None else "lie-gni"
+    run_and_report(console, made, method_named(method), h, count, start, every, out, plot, animate)
 
 
 @app.command
@@ -152,7 +163,7 @@ def explore(
     steps: float = 10_000,
     param: Parameters = None,
     start: str | None = None,
-    port: int | None = None,
+    port: float | None = None,
     browser: bool = True,
 ) -> None:
     """Open a local page on which to choose a system, run up to four methods side by side, and watch.
@@ -172,14 +183,14 @@ def explore(
     start
         A start state of the system, by name.
     port
-        The port on 127.0.0.1; a free one by default.
+        The port on 127.0.0.1, from 1 to 65535; a free one by default.
     browser
         Open the page in a browser.
     """
     from dalembert.cli.explore import explore_and_wait
 
-    count = _whole("--steps", steps)
-    explore_and_wait(console, system, method or [], param or [], h, count, start, port, browser)
+    count, at = _whole("--steps", steps), _whole_or_none("--port", port)
+    explore_and_wait(console, system, method or [], param or [], h, count, start, at, browser)
 
 
 @app.command
@@ -190,7 +201,7 @@ def sweep(
     out: str | None = None,
     scheduler: str | None = None,
     resume: Annotated[bool, Parameter(negative="")] = False,
-    workers: int | None = None,
+    workers: float | None = None,
     status: str | None = None,
 ) -> None:
     """Run many trajectories and keep a few numbers of each: methods x steps x parameters x starts.
@@ -219,7 +230,7 @@ def sweep(
         return
     if spec is None or out is None:
         raise ValueError("give a spec and a store: dalembert sweep spec.toml --out sweep.zarr")
-    sweep_and_report(console, spec, out, scheduler, resume, workers)
+    sweep_and_report(console, spec, out, scheduler, resume, _whole_or_none("--workers", workers))
 
 
 @app.command
@@ -274,16 +285,49 @@ def reproduce(
 
 def main() -> None:
     """The entry point: user mistakes become one clear line, not a traceback."""
+    from dalembert.model import raised
     from dalembert.simulate import SimulationError
     from dalembert.sweeps.errors import SweepError
 
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # as long as the program runs
+    if sys.stdout is None:
+        _fail("there is no standard output to write to (it was closed)")
     try:
-        app()
-    except (ValueError, FileNotFoundError, SimulationError, SweepError) as error:
-        stderr = Console(stderr=True)
-        stderr.print("error:", style="bold red", end=" ")
-        stderr.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        sys.exit(1)
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # what cannot be written shall be said here, not by Python when it ends
+    except BrokenPipeError:
+        _forget_output()
+        sys.exit(1)  # who reads it has seen enough
+    except (SimulationError, SweepError, ValueError, NotImplementedError) as error:
+        _fail(str(error))
+    except OSError as error:
+        if error.errno is None:  # our own words
+            _fail(str(error))
+        if error.filename is None:  # a write to what is open already
+            _forget_output()
+            _fail(f"cannot write the output: {error.strerror or error}")
+        _fail(f"{error.strerror}: {error.filename}")
+    except Exception as error:
+        place = raised(error)
+        if not place:
+            raise
+        _fail(f"your own code raises {place}")
+
+
+def _fail(sentence: str) -> NoReturn:
+    stderr = Console(stderr=True)
+    stderr.print("error:", style="bold red", end=" ")
+    stderr.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    sys.exit(1)
+
+
+def _forget_output() -> None:
+    """Python writes what is left when it ends; it shall go nowhere."""
+    with contextlib.suppress(OSError, ValueError):  # of what is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

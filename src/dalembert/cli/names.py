@@ -1,6 +1,7 @@
 """Systems and methods from what a user types."""
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 from dalembert.model import System, wrong
@@ -42,6 +43,18 @@ def parameters_given(name: str, kind: Any, parameters: list[str]) -> dict[str, A
         if isinstance(known[key].default, int | float) and isinstance(value, str):
             raise ValueError(f"--param {key} takes a number, got {value!r}")
     return given
+
+
+def check_file(option: str, path: str | None) -> None:
+    """Refuses a path to which no file can be written, before anything is computed."""
+    if path is None:
+        return
+    if not path:
+        raise ValueError(f"{option} takes the name of a file, got an empty text")
+    if not Path(path).resolve().parent.is_dir():
+        raise ValueError(f"{option}: the folder of {path!r} does not exist; make it first")
+    if Path(path).is_dir():
+        raise ValueError(f"{option}: {path!r} is a folder; name a file")
 
 
 def system_named(name: str, parameters: list[str]) -> System:

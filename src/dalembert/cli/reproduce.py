@@ -19,6 +19,8 @@ TONES = {"exact": "green", "good": "green", "bounded": "cyan", "drift": "bold re
 def reproduce_and_report(console: Console, names: tuple[str, ...], quick: bool, out: str) -> None:
     """Runs, prints a table a study, and says where the report is."""
     names = chosen(names)
+    if not out:
+        raise ValueError("--out takes the name of a folder, got an empty text")
     asked = () if len(names) == len(STUDIES) else names
     command = " ".join(["dalembert reproduce", *asked, *(["--quick"] if quick else []), "--out", out])
     with _progress(console, len(names)) as (say, done):

@@ -56,7 +56,7 @@ class Reflecting(Method):
         if self.start not in STARTS:
             raise ValueError(f"{name} has no start {self.start!r}; choose one of: {', '.join(STARTS)}")
         n = self.restart_every
-        if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 1):
+        if n is not None and (not isinstance(n, int) or isinstance(n, bool) or not 1 <= n < 2**62):
             raise ValueError(f"{name}: restart_every must be None or a whole number of at least 1, got {n!r}")
 
     def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:

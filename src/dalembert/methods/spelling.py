@@ -35,6 +35,13 @@ def _number(text: str) -> float:
         ) from None
 
 
+def _tolerances(text: str) -> list[float]:
+    found = [_number(x) for x in text.split(",")]
+    if len(found) > 2:
+        raise ValueError(f"reference takes two tolerances, as in reference:1e-9,1e-9; got {text!r}")
+    return found
+
+
 Choice = tuple[str, Callable[[Any], Any], Callable[[str, str], Any] | None]
 """A keyword argument, what makes its value, and what reads the text after = (None where nothing may stand there)."""
 
@@ -117,7 +124,7 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
         "frame discrete gradient: exact energy, stays on the constraint, any metric",
     ),
     "reference": (
-        lambda x: Reference(*map(_number, x.split(","))) if x else Reference(),
+        lambda x: Reference(*_tolerances(x)) if x else Reference(),
         "rtol,atol",
         "adaptive Runge-Kutta of order 8 at tight tolerance",
     ),
@@ -146,17 +153,19 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
 
 def method_from_text(text: str) -> Method:
     """The method spelled NAME[:OPTION][@ORDER], such as frame, dla:0.4, dd:average or frame@4."""
-    body, _, order = text.strip().partition("@")
-    name, _, option = body.partition(":")
+    body, at, order = text.strip().partition("@")
+    name, colon, option = body.partition(":")
     if name not in METHODS:
         raise ValueError(f"no method {name!r}; choose one of: {', '.join(METHODS)}")
     make, options, _ = METHODS[name]
     if option and not options:
         raise ValueError(f"{name} takes no option, got {option!r}")
+    if colon and not option:
+        raise ValueError(f"expected an option after the colon of {name}: {options or '(it takes none)'}")
     method = make(option)
-    if not order:
+    if not at:
         return method
-    if not order.isdigit():
+    if not order.isdecimal() or len(order) > 3:
         raise ValueError(f"expected an order after @, as in frame@4; got {order!r}")
     return Composition(method, int(order))
 
@@ -167,6 +176,13 @@ def method_named(text: str) -> Method:
     if name not in METHODS:
         if colon and rest.isidentifier():
             found = kind_from_module(text, Method)
-            return found if isinstance(found, Method) else found()
+            if isinstance(found, Method):
+                return found
+            try:
+                return found()
+            except TypeError as error:
+                raise ValueError(
+                    f"{text} cannot be made without arguments ({error}); give the module a value of it, and name that"
+                ) from None
         raise wrong("method", name, METHODS)
     return method_from_text(text)

@@ -27,7 +27,7 @@ from dalembert.model.geometry import (
 )
 from dalembert.model.group_system import Chart, GroupSystem
 from dalembert.model.groups import Group
-from dalembert.model.naming import from_module, kind_from_module, wrong
+from dalembert.model.naming import from_module, kind_from_module, raised, wrong
 from dalembert.model.rheonomic import Moment, RheonomicSystem, later
 from dalembert.model.spacetime import SpaceTime
 from dalembert.model.survey import TOLERANCE, Survey, is_constant_metric, is_mechanical, survey
@@ -71,6 +71,7 @@ __all__ = [
     "orthonormal_frame",
     "potential_gradient",
     "project",
+    "raised",
     "rate",
     "reaction",
     "real_numbers",

@@ -23,7 +23,7 @@ from dalembert.diagnostics.series import judged
 from dalembert.methods import method_from_text
 from dalembert.numerics import over_rows
 from dalembert.simulate import Status, Trajectory, simulate
-from dalembert.view.explorer.request import MOST_STEPS, ROWS, Request, built, numbers
+from dalembert.view.explorer.request import ROWS, Request, built, checked, numbers
 from dalembert.view.film import Film, film
 from dalembert.view.names import Quantity, integrals, method_name
 from dalembert.view.panels import Panel, panel, panels
@@ -56,14 +56,9 @@ class Answer:
 def answer(request: Request, kinds: Mapping[str, Any]) -> Answer:
     """Runs each method; whatever is wrong with the request becomes a sentence, never an exception."""
     try:
+        request = checked(request, kinds)
         system = built(request, kinds)
         q0, v0 = numbers(request.q0, "q0"), numbers(request.v0, "v0")
-        if not 1 <= request.steps <= MOST_STEPS:
-            raise ValueError(f"steps must be between 1 and {MOST_STEPS:,}, got {request.steps:,}")
-        if not request.methods:
-            raise ValueError("no method is chosen; choose one or more")
-        if len(set(request.methods)) < len(request.methods):
-            raise ValueError("a method is chosen twice; choose different ones")
     except (ValueError, TypeError) as error:
         return Answer(request, [], None, None, [], [], [str(error)])
     runs, problems = [], []

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
-from dalembert.model import nearest_velocity
+from dalembert.model import nearest_velocity, wrong
 from dalembert.view.explorer.request import (
     SLOTS,
     Choice,
     Request,
     built,
+    checked,
     choices,
     first_request,
     methods_for,
@@ -50,23 +50,22 @@ class Controls:
             self.h = gui.add_number("h", first.h, step=0.001, hint="the step size")
             self.steps = gui.add_number("steps", first.steps, step=1000)
         self.fill(first)
-        self.system.on_update(lambda _: self._choose())
-        self.start.on_update(lambda _: self._restart())
+        self.system.on_update(lambda _: self._try(self._choose))
+        self.start.on_update(lambda _: self._try(self._restart))
         for control in (self.q0, self.v0, self.h, self.steps, *self.methods):
             control.on_update(lambda _: self._touched())
-        allowed.on_click(lambda _: self._allow())
+        allowed.on_click(lambda _: self._try(self._allow))
 
     def request(self) -> Request:
-        """What the controls say now."""
-        steps = self.steps.value
+        """What the controls say now, as it was typed; `checked` says whether it makes sense."""
         return Request(
             self.system.value,
             tuple((name, control.value) for name, control in self.parameters.items()),
             self.q0.value,
             self.v0.value,
             tuple(self._chosen()),
-            float(self.h.value),
-            int(steps) if np.isfinite(steps) else 0,
+            self.h.value,
+            self.steps.value,
         )
 
     def fill(self, request: Request) -> None:
@@ -105,6 +104,13 @@ class Controls:
             return self.gui.add_dropdown(choice.name, choice.choices, initial_value=value)
         return self.gui.add_text(choice.name, value)
 
+    def _try(self, do: Callable[[], None]) -> None:
+        """Does what a control is for; what goes wrong there becomes a sentence, whatever the user's system raises."""
+        try:
+            do()
+        except Exception as error:
+            self._complain(told(error))
+
     def _touched(self) -> None:
         if not self.filling:
             self._changed()
@@ -115,6 +121,8 @@ class Controls:
     def _choose(self) -> None:
         """Another system: its own start, step and parameters; methods stay where they fit."""
         if not self.filling:
+            if self.system.value not in self.kinds:
+                raise wrong("system", self.system.value, self.kinds)
             self.fill(first_request(self.system.value, self.kinds, self._chosen()))
             self._changed()
 
@@ -122,25 +130,26 @@ class Controls:
         """The start state of the chosen name."""
         if self.filling:
             return
-        try:
-            q0, v0 = built(self.request(), self.kinds).start(self.start.value)
-        except (ValueError, TypeError) as error:
-            self._complain(str(error))
-            return
+        q0, v0 = built(checked(self.request(), self.kinds), self.kinds).start(self.start.value)
         self.filling = True
-        self.q0.value, self.v0.value = text_of(q0), text_of(v0)
-        self.filling = False
+        try:
+            self.q0.value, self.v0.value = text_of(q0), text_of(v0)
+        finally:
+            self.filling = False
         self._changed()
 
     def _allow(self) -> None:
         """The velocity nearest to the one typed that satisfies the constraint."""
-        try:
-            system = built(self.request(), self.kinds)
-            q0, v0 = (jnp.array(numbers(x.value, n)) for x, n in ((self.q0, "q0"), (self.v0, "v0")))
-            if len(q0) != system.dimension or len(v0) != system.velocity_dimension:
-                raise ValueError(
-                    f"{system.label} takes {system.dimension} numbers in q0 and {system.velocity_dimension} in v0"
-                )
-            self.v0.value = text_of(nearest_velocity(system.at(0.0), q0, v0))
-        except (ValueError, TypeError) as error:
-            self._complain(str(error))
+        request = checked(self.request(), self.kinds)
+        system = built(request, self.kinds)
+        q0, v0 = (jnp.array(numbers(x, n)) for x, n in ((request.q0, "q0"), (request.v0, "v0")))
+        if len(q0) != system.dimension or len(v0) != system.velocity_dimension:
+            raise ValueError(
+                f"{system.label} takes {system.dimension} numbers in q0 and {system.velocity_dimension} in v0"
+            )
+        self.v0.value = text_of(nearest_velocity(system.at(0.0), q0, v0))
+
+
+def told(error: Exception) -> str:
+    """An error as a sentence: a mistake in its own words, and anything else with its name."""
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"

@@ -10,7 +10,7 @@ import numpy as np
 
 from dalembert.view.explorer.answer import Answer, Said, answer, second_thoughts
 from dalembert.view.explorer.charts import chart
-from dalembert.view.explorer.controls import Controls
+from dalembert.view.explorer.controls import Controls, told
 from dalembert.view.explorer.request import Request, script
 from dalembert.view.explorer.stage import Stage, room
 from dalembert.view.explorer.words import message, verdict_table
@@ -76,7 +76,7 @@ class Page:
             copy = gui.add_button("Copy as Python", icon="copy")
         self.play.on_click(lambda _: self._toggle())
         self.slider.on_update(self._scrub)
-        self.follow.on_update(lambda _: self._place())
+        self.follow.on_update(lambda _: self.seek(self.now, tell=False))
         export.on_click(self._export)
         copy.on_click(self._copy)
 
@@ -112,7 +112,7 @@ class Page:
             try:
                 self._show(answer(request, self.kinds))
             except Exception as error:  # the page must live on, whatever a user's system does
-                self._complain(f"{type(error).__name__}: {error}")
+                self._complain(told(error))
 
     def _show(self, found: Answer) -> None:
         self.status.content = message(found.problems)
@@ -164,20 +164,22 @@ class Page:
         self.play.label = "Pause" if self.playing else "Play"
         self.play.icon = "player-pause" if self.playing else "player-play"
 
-    def seek(self, t: float) -> None:
-        """Shows the time t."""
+    def seek(self, t: float, tell: bool = True) -> None:
+        """Shows the time t, or the end that is nearer to it; `tell` moves the slider there too."""
+        if self.answer is None or self.answer.film is None or t != t:
+            return
         with self.lock:
-            self.now = float(t)
+            times = self.answer.film.times
+            self.now = float(np.clip(t, times[0], times[-1]))
             self._place()
-            self.slider.value = self.now
+            if tell:
+                self.slider.value = self.now
 
     def _scrub(self, event: Any) -> None:
         """The reader moved the slider; the clock moves it too, and then no client is named."""
         if event.client is None or self.filling:
             return
-        with self.lock:
-            self.now = float(self.slider.value)
-            self._place()
+        self.seek(float(self.slider.value), tell=False)
 
     def _place(self) -> None:
         if self.answer is not None and self.answer.film is not None:
@@ -186,20 +188,27 @@ class Page:
             self.stage.show(k, self.follow.value)
 
     def _clock(self) -> None:
-        """Moves the scene while it plays."""
+        """Moves the scene while it plays; where that fails it says so, pauses, and can be played again."""
         last = time.monotonic()
         while not self.stopped.wait(1 / RATE):
-            now, passed = time.monotonic(), time.monotonic() - last
-            last = now
-            if not self.playing or self.answer is None or self.answer.film is None:
-                continue
-            with self.lock:
-                times = self.answer.film.times
-                self.now += passed * RATE * float(self.speed.value) * abs(self.answer.request.h)
-                if self.now > times[-1]:
-                    self.now = float(times[0])
-                self._place()
-                self.slider.value = float(self.now)
+            now = time.monotonic()
+            passed, last = now - last, now
+            try:
+                self._tick(passed)
+            except Exception as error:
+                self._complain(told(error))
+                if self.playing:
+                    self._toggle()
+
+    def _tick(self, passed: float) -> None:
+        if not self.playing or self.answer is None or self.answer.film is None:
+            return
+        # The page may have sent anything.
+        speed = float(self.speed.value) if self.speed.value in SPEEDS else 1.0
+        with self.lock:
+            times = self.answer.film.times
+            t = self.now + passed * RATE * speed * self.answer.request.h
+            self.seek(t if t <= times[-1] else float(times[0]))
 
     def _export(self, event: Any) -> None:
         if self.answer is None or self.answer.near is None:
@@ -213,7 +222,11 @@ class Page:
     def _copy(self, event: Any) -> None:
         if self.answer is None:
             return
-        text = html.escape(script(self.answer.request, self.kinds), quote=True)
+        try:
+            text = html.escape(script(self.answer.request, self.kinds), quote=True)
+        except (ValueError, TypeError) as error:
+            self._complain(told(error))
+            return
         with event.client.gui.add_modal("The same in Python") as modal:
             event.client.gui.add_html(
                 f'<pre style="font-size:12px;overflow:auto;padding:10px;background:#f5f7fa">{text}</pre>'

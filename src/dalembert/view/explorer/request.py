@@ -2,15 +2,16 @@
 
 import contextlib
 import inspect
+import keyword
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any, Literal, get_args, get_origin
 
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.methods import METHODS, Composition, Method, method_from_text
+from dalembert.methods import METHODS, Composition, method_from_text
 from dalembert.model import System, check_start, nearest_velocity, survey
 
 SLOTS = 4
@@ -76,9 +77,31 @@ def choices(kind: Any) -> list[Choice]:
 def numbers(text: str, name: str) -> list[float]:
     """The numbers of a text such as "0, 1.5, -2"."""
     try:
-        return [float(x) for x in text.replace(";", ",").split(",") if x.strip()]
-    except ValueError:
-        raise ValueError(f"{name} must be numbers with commas between, such as 0, 1.5, -2; got {text!r}")
+        found = [float(x) for x in text.replace(";", ",").split(",") if x.strip()]
+    except (ValueError, AttributeError):
+        raise ValueError(
+            f"{name} must be numbers with commas between, such as 0, 1.5, -2; got {_short(text)}"
+        ) from None
+    if not all(map(math.isfinite, found)):
+        raise ValueError(f"{name} must be finite numbers, got {_short(text)}")
+    return found
+
+
+def number(value: Any, name: str) -> float:
+    """A finite number."""
+    good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    # Whole numbers may be too large for a float.
+    if not good or not abs(value) <= 1e300:
+        raise ValueError(f"{name} must be one finite number, got {_short(value)}")
+    return float(value)
+
+
+def _short(value: Any) -> str:
+    """What a user typed, as far as it fits into a sentence."""
+    if isinstance(value, int) and abs(value) > 10**30:
+        return "a number that is too large"
+    told = repr(value)
+    return told if len(told) <= 60 else f"{told[:57]}..."
 
 
 def text_of(values: Any) -> str:
@@ -92,34 +115,119 @@ def built(request: Request, kinds: Mapping[str, Any]) -> System:
     return kind if isinstance(kind, System) else kind(**dict(request.parameters))
 
 
-def code_of(method: Method) -> str:
-    """The expression that makes a method."""
-    if isinstance(method, Composition):
-        return f"da.Composition({code_of(method.method)}, {method.order})"
-    return f"da.{method!r}".replace("=Retraction(", "=da.discrete.Retraction(")
+def checked(request: Request, kinds: Mapping[str, Any]) -> Request:
+    """The request in its plainest spelling; a ValueError where something in it cannot be.
+
+    Whatever a reader (or a program that talks to the page) put into the controls comes through here before anything
+    is done with it.
+    """
+    if not isinstance(request.system, str) or request.system not in kinds:
+        raise ValueError(f"no system {_short(request.system)}; choose one of: {', '.join(kinds)}")
+    kind = kinds[request.system]
+    taken = {} if isinstance(kind, System) else inspect.signature(kind).parameters
+    offered = {c.name: c for c in choices(kind)}
+    for name, value in request.parameters:
+        if name not in taken:
+            raise ValueError(
+                f"{request.system} has no parameter {_short(name)}; it takes: {', '.join(taken)}"
+            )
+        if name in offered and offered[name].choices and value not in offered[name].choices:
+            raise ValueError(
+                f"{name} cannot be {_short(value)}; choose one of: {', '.join(offered[name].choices)}"
+            )
+        if name in offered and not offered[name].is_number and not isinstance(value, str):
+            raise ValueError(f"{name} must be a text, got {_short(value)}")
+    parameters = {
+        name: number(value, name)
+        if isinstance(value, float) or (name in offered and offered[name].is_number)
+        else value
+        for name, value in request.parameters
+    }
+    h, steps = number(request.h, "h"), number(request.steps, "steps")
+    if h <= 0:
+        raise ValueError(f"h must be positive, got {h!r}; to run backwards reverse the velocity")
+    if not 1 <= steps <= MOST_STEPS:
+        raise ValueError(f"steps must be between 1 and {MOST_STEPS:,}, got {steps:,.12g}")
+    if steps != int(steps):
+        raise ValueError(f"steps must be a whole number, got {steps!r}")
+    if not request.methods:
+        raise ValueError("no method is chosen; choose one or more")
+    if len(set(request.methods)) < len(request.methods):
+        raise ValueError("a method is chosen twice; choose different ones")
+    for spelling in request.methods:
+        if not isinstance(spelling, str) or len(spelling) > 100:
+            raise ValueError(f"a method is a text such as frame or dla:0.5, got {_short(spelling)}")
+        method_from_text(spelling)
+    return replace(
+        request,
+        parameters=tuple(parameters.items()),
+        q0=text_of(numbers(request.q0, "q0")),
+        v0=text_of(numbers(request.v0, "v0")),
+        h=h,
+        steps=int(steps),
+    )
+
+
+def code_of(made: Any) -> str:
+    """The expression that makes a method, or what a method is made of."""
+    if isinstance(made, Composition):
+        return f"da.Composition({code_of(made.method)}, {made.order})"
+    if not is_dataclass(made):
+        return repr(made)
+    given = []
+    for x in fields(made):
+        value = getattr(made, x.name)
+        usual = x.default if x.default_factory is MISSING else x.default_factory()
+        if x.init and (usual is MISSING or value != usual):
+            given.append(f"{x.name}={code_of(value)}")
+    kind = type(made)
+    inside = "discrete." if kind.__module__.startswith("dalembert.discrete") else ""
+    return f"da.{inside}{kind.__name__}({', '.join(given)})"
+
+
+def _importable(name: str) -> bool:
+    """Whether a name is module:name, so that a script can import what it means."""
+    module, colon, inside = name.partition(":")
+    parts = (*module.split("."), *inside.split("."))
+    words = all(x.isidentifier() and not keyword.iskeyword(x) for x in parts)
+    return bool(colon) and words and module != "__main__"
+
+
+def _literal(value: Any) -> str:
+    """A parameter as Python's source."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return repr(value)
+    return repr(np.asarray(value, float).tolist())
+
+
+def _system_code(request: Request, kind: Any) -> tuple[list[str], str]:
+    """The lines before it that the expression for the system needs, and the expression."""
+    if isinstance(kind, type) and kind.__module__.startswith("dalembert.zoo"):
+        lines, made = [], f"da.zoo.{kind.__name__}"
+    elif _importable(request.system):
+        module, _, made = request.system.partition(":")
+        lines = [f"from {module} import {made.partition('.')[0]}"]
+    else:
+        made = "system" if isinstance(kind, System) else kind.__name__
+        made = made if made.isidentifier() else "Own"
+        lines = [f"# {made}: the one that the explorer was given, which a script cannot import"]
+    if isinstance(kind, System):
+        return lines, made
+    usual = {c.name: c.default for c in choices(kind)}
+    given = [f"{x}={_literal(y)}" for x, y in request.parameters if x not in usual or y != usual[x]]
+    return lines, f"{made}({', '.join(given)})"
 
 
 def script(request: Request, kinds: Mapping[str, Any]) -> str:
     """The Python script that makes the runs on the page and draws them."""
-    kind = kinds[request.system]
-    made, lines = request.system, ["import dalembert as da"]
-    if isinstance(kind, System) or not kind.__module__.startswith("dalembert.zoo"):
-        module, colon, made = request.system.partition(":")
-        lines.append(
-            f"from {module} import {made}" if colon else "# system: the one that the explorer was given"
-        )
-    else:
-        made = f"da.zoo.{made}"
-    if not isinstance(kind, System):
-        given = [
-            f"{x}={y!r}"
-            for x, y in request.parameters
-            if y != {c.name: c.default for c in choices(kind)}.get(x)
-        ]
-        made = f"{made}({', '.join(given)})"
+    request = checked(request, kinds)
+    lines, made = _system_code(request, kinds[request.system])
     every = f", save_every={request.save_every}" if request.save_every > 1 else ""
-    lines += ["", *([f"system = {made}"] if made else [])]
-    lines += [
+    lines = [
+        "import dalembert as da",
+        *lines,
+        "",
+        *([f"system = {made}"] if made != "system" else []),
         f"q0, v0 = [{request.q0}], [{request.v0}]",
         "runs = [",
         "    da.simulate(system, method, q0, v0, "
@@ -173,7 +281,8 @@ def first_request(
     q0, v0 = start_of(system, given.get("start"))
     usual = ["frame", _second(system, q0, v0)] if system.group is None else ["lie-gni"]
     fitting = [x for x in methods if given.get("exact") or x in methods_for(system)] or usual
-    h = given.get("h") or system.step or 0.1
+    h = given.get("h")
+    h = (system.step or 0.1) if h is None else h
     return Request(
         name, tuple(parameters.items()), text_of(q0), text_of(v0), tuple(fitting[:SLOTS]), h, steps
     )
