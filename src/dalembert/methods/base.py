@@ -100,6 +100,10 @@ class Method(eqx.Module):
     variable_step: ClassVar[bool] = False
     """Whether steps differ in size: h is that of the first, and the state's time says where each ends."""
 
+    multiplier_shift: ClassVar[float] = 0.0
+    """How long before a row its multipliers count, as a part of the step that ends there: 0 at the row itself, 1/2 in
+    the middle of the step, 1 at its beginning. Those of the start are always the start's own."""
+
     def init(self, system: System, state: State, h: Array) -> Any:
         """The memory at the start."""
         return ()
@@ -113,7 +117,10 @@ class Method(eqx.Module):
         raise NotImplementedError(f"{type(self).__name__} is not made from a discrete Lagrangian")
 
     def output(self, system: System, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
-        """The method's own velocity, and its multipliers; None stands for those of the exact motion there."""
+        """The method's own velocity, and its multipliers; None stands for those of the exact motion there.
+
+        Their sign and scale are those of d/dt dL/dv - dL/dq = A(q)^T lam, and `multiplier_shift` says when they count.
+        """
         return state.v, None
 
     def told(self, system: System, state: State, memory: Any) -> dict[str, Array]:

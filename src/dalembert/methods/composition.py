@@ -74,7 +74,7 @@ class Composition(Method):
     Equations: [suzuki1990] for order 4, [sofroniou2005] for 6 and 10, our own for 8. What every step of the
     method keeps, the composition keeps. Methods that must not be composed are refused with the reason;
     `force=True` overrides this for a study.
-    Memory: that of the method.
+    Memory: that of the method. Multipliers are those of the exact motion at the row's state.
     """
 
     method: Method
@@ -106,7 +106,8 @@ class Composition(Method):
         return state, memory, report
 
     def output(self, system: System, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
-        return self.method.output(system, state, memory, h)
+        # The method's multipliers are those of the last of unequal stages, and of its order: the state's are better.
+        return self.method.output(system, state, memory, h)[0], None
 
     def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, Any]:
         return self.method.resume(system, q, u, h)

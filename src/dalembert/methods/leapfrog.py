@@ -32,7 +32,8 @@ class LeapFrog(Method):
     Memory: u, which carries the multiplier from one step to the next: u = v + (h/2) M^-1 A^T lam; without
     it the method is first order and damps. And M^-1 grad V(q), which the next step uses again.
     start="half-kick" takes the exact multiplier at the start,
-    "momentum" (the papers' runs) zero, which excites the parasitic mode more.
+    "momentum" (the papers' runs) zero, which excites the parasitic mode more. The multipliers are those at the row,
+    to order 2, and the parasitic part of u times 2/h, which after "momentum" is as large as they are.
     Erratum: the printed A(q_1/2) must be A(q0), and lam0 is the lam1 of the step before.
     """
 

@@ -41,6 +41,8 @@ class Reflecting(Method):
     Memory: u = M^-1 p^-. The phase space is all of TQ: beside the motion there is a part normal to D that changes
     sign every step. start="half-kick" leaves it at O(h^3), "momentum" at O(h), "exact" takes q1 from the exact
     motion. `restart_every` steps it is taken away, for motions that contract volume: there it must grow.
+    The multipliers are those at the row, to order 2, and that part times 2/h: O(1) of it after "momentum", O(h) after
+    "exact".
     """
 
     start: Literal["half-kick", "momentum", "exact"] = eqx.field(
