@@ -119,7 +119,7 @@ class Method(eqx.Module):
     def output(self, system: System, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
         """The method's own velocity, and its multipliers; None stands for those of the exact motion there.
 
-        Their sign and scale are those of d/dt dL/dv - dL/dq = A(q)^T lam, and `multiplier_shift` says when they count.
+        Their sign and scale are those of d/dt dL/dv - dL/dq = A(q)^T lam; `multiplier_shift` says when they count.
         """
         return state.v, None
 
@@ -176,6 +176,9 @@ class Method(eqx.Module):
                 f"{name} is defined for a constant mass matrix, but the mass matrix of {system.label} "
                 "depends on q. Use FrameGradient() or Reference(), or coordinates in which it is constant"
             )
+
+    def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
+        """Refuses rules of the user's own that do not stand for the system around a start: `check_rules`."""
 
     def check_description(self, system: System) -> None:
         """The part of `check` that needs no values, and so holds inside other JAX code too."""

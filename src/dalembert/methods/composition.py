@@ -124,6 +124,9 @@ class Composition(Method):
     def check(self, system: System, survey: Survey) -> None:
         self.method.check(system, survey)
 
+    def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
+        self.method.check_start(system, q0, v0, t0)
+
     @property
     def native_gradients(self) -> bool:
         return self.method.native_gradients

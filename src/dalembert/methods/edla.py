@@ -16,6 +16,7 @@ from dalembert.discrete import (
     as_lagrangian,
     check_constraint,
     check_lagrangian,
+    check_rules,
     spacetime_constraint,
 )
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
@@ -268,6 +269,9 @@ class EDLA(Method):
             f"{found}Steps that keep the energy end where G changes sign (edla_well_posedness finds where), for "
             f"nearly every h. Use FrameGradient(), which keeps the energy with equal steps{other}"
         )
+
+    def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
+        check_rules(system, q0, v0, t0, self.discrete_lagrangian, self.discrete_constraint)
 
     def check_description(self, system: System) -> None:
         super().check_description(system)

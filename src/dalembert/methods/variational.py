@@ -1,6 +1,6 @@
 """The discrete Lagrange-d'Alembert method of a discrete Lagrangian and a discrete constraint."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from dalembert.discrete import (
     as_lagrangian,
     check_constraint,
     check_lagrangian,
+    check_rules,
     constraint_value,
 )
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
@@ -130,6 +131,9 @@ class VariationalDLA(Method):
         self, system: System, state: State, memory: VariationalMemory, h: Array
     ) -> tuple[Array, Array]:
         return state.v, memory.lam
+
+    def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
+        check_rules(system, q0, v0, t0, self.discrete_lagrangian, self.discrete_constraint)
 
     def check_description(self, system: System) -> None:
         super().check_description(system)

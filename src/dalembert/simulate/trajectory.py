@@ -87,7 +87,7 @@ class Trajectory(eqx.Module):
 
     @property
     def t_multipliers(self) -> Any:
-        """(K,) the times at which the rows of `multipliers` count: `t`, or the middle or beginning of the step before.
+        """(K,) the times at which the rows of `multipliers` count: `t`, or the middle or beginning of the last step.
 
         Those of DLA, DLA01 and DiscreteGradient are means over the step that ends at the row, and so belong to its
         middle; those of VariationalDLA and EDLA act at its beginning. Row 0 has the start's own.
