@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dalembert.discrete.lagrangians import is_whole, plain
 from dalembert.methods.base import Claims, Method, Report, State
 from dalembert.model import Survey, System
 
@@ -78,14 +79,16 @@ class Composition(Method):
     """
 
     method: Method
-    order: int = eqx.field(default=4, static=True)
+    order: int = eqx.field(default=4, static=True, converter=plain)
     force: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self):
         if not isinstance(self.method, Method):
             raise ValueError(f"Composition needs a method such as FrameGradient(), got {self.method!r}")
-        if not isinstance(self.order, int) or self.order not in FRACTIONS:
+        if not is_whole(self.order) or self.order not in FRACTIONS:
             raise ValueError(f"Composition has orders {', '.join(map(str, FRACTIONS))}; got {self.order!r}")
+        if not isinstance(self.force, bool):
+            raise ValueError(f"Composition: force must be True or False, got {self.force!r}")
         if self.method.variable_step:
             raise ValueError(f"{type(self.method).__name__} cannot be composed: {self.method.composable()}")
         reason = self.method.composable()

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete import GRADIENTS
+from dalembert.discrete.lagrangians import is_one_of
 from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.model import System, acceleration, multipliers, potential_gradient, project
 from dalembert.numerics import solve_spd
@@ -22,7 +23,7 @@ class TangentMemory(NamedTuple):
 
 def check_gradient(name: str, gradient: str) -> None:
     """Refuses a discrete gradient that does not exist."""
-    if gradient not in GRADIENTS:
+    if not is_one_of(gradient, GRADIENTS):
         raise ValueError(f"{name} has no gradient {gradient!r}; choose one of: {', '.join(GRADIENTS)}")
 
 

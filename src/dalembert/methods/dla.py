@@ -75,8 +75,8 @@ class DLA(Method):
     def __check_init__(self):
         if is_traced(self.alpha):
             return
-        number = isinstance(self.alpha, int | float | Array | np.ndarray)
-        if not number or not np.all((np.asarray(self.alpha) >= 0) & (np.asarray(self.alpha) <= 1)):
+        alpha = np.asarray(self.alpha) if isinstance(self.alpha, int | float | Array | np.ndarray) else None
+        if alpha is None or alpha.dtype.kind not in "fiu" or not np.all((alpha >= 0) & (alpha <= 1)):
             raise ValueError(f"DLA needs alpha between 0 and 1, got {self.alpha!r}")
 
     def init(self, system: System, state: State, h: Array) -> ReactionMemory:

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 import equinox as eqx
 from jax import Array
 
+from dalembert.discrete.lagrangians import is_one_of
 from dalembert.methods.base import Claims, Method, Report, State
 from dalembert.model import System, acceleration, multipliers, potential_gradient, project, reaction
 from dalembert.numerics import solve_spd
@@ -41,7 +42,7 @@ class LeapFrog(Method):
     start: Literal["half-kick", "momentum"] = eqx.field(default="half-kick", static=True)
 
     def __check_init__(self):
-        if self.start not in STARTS:
+        if not is_one_of(self.start, STARTS):
             raise ValueError(f"LeapFrog has no start {self.start!r}; choose one of: {', '.join(STARTS)}")
 
     def init(self, system: System, state: State, h: Array) -> LeapFrogMemory:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dalembert.discrete.lagrangians import is_one_of, is_whole, plain
 from dalembert.methods.base import Method, State
 from dalembert.model import System, acceleration, multipliers, nearest_velocity, project, rate, reaction
 from dalembert.numerics import compiled, extrapolated_step, matvec
@@ -15,10 +16,6 @@ from dalembert.numerics import compiled, extrapolated_step, matvec
 STARTS = ("half-kick", "momentum", "exact")
 # The parasitic part of the velocity is told of where it exceeds this part of the speed, having grown tenfold.
 _LOUD = 1e-2
-
-
-def _plain(x: Any) -> Any:
-    return int(x) if isinstance(x, np.integer) else x
 
 
 class ReflectingMemory(NamedTuple):
@@ -48,17 +45,17 @@ class Reflecting(Method):
     start: Literal["half-kick", "momentum", "exact"] = eqx.field(
         default="half-kick", static=True, kw_only=True
     )
-    restart_every: int | None = eqx.field(default=None, static=True, kw_only=True, converter=_plain)
+    restart_every: int | None = eqx.field(default=None, static=True, kw_only=True, converter=plain)
     constant_metric = False
     parasitic = True
     variational = True
 
     def __check_init__(self):
         name = type(self).__name__
-        if self.start not in STARTS:
+        if not is_one_of(self.start, STARTS):
             raise ValueError(f"{name} has no start {self.start!r}; choose one of: {', '.join(STARTS)}")
         n = self.restart_every
-        if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 1):
+        if n is not None and (not is_whole(n) or n < 1):
             raise ValueError(f"{name}: restart_every must be None or a whole number of at least 1, got {n!r}")
 
     def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
