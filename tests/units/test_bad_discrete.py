@@ -1,6 +1,7 @@
 """Bad input to discrete Lagrangians, geometric integrators and systems on Lie groups: refused before anything runs,
 saying what was expected, what came and what to do. What fails in a run is reported, and what was computed is kept."""
 
+import re
 import warnings
 
 import equinox as eqx
@@ -17,9 +18,12 @@ from dalembert.discrete import (
     OwnConstraint,
     OwnLagrangian,
     PointConstraint,
+    Retraction,
     Trapezoidal,
 )
+from dalembert.methods.remedies import remedies
 from dalembert.methods.spelling import method_from_text
+from dalembert.model import check_start
 
 PARTICLE, SUSLOV = da.zoo.NonholonomicParticle(), da.zoo.Suslov()
 ONE = np.eye(3).reshape(9)
@@ -114,7 +118,6 @@ def test_numpy_counts_are_whole_numbers():
     [
         (SUSLOV, "log", r"SO\(3\) has no retraction 'log'; choose one of: exp, cayley$"),
         (SUSLOV, "mid", r"SO\(3\) has no retraction 'mid'; choose one of: exp, cayley$"),
-        (SUSLOV, None, r"SO\(3\) has no retraction None; choose one of: exp, cayley$"),
         (da.zoo.RoundBody("S^3"), "mid", r"S\^3 has no retraction 'mid'; choose one of: exp, cayley$"),
         (da.zoo.GroupSleigh(), "log", r"SE\(2\) has no retraction 'log'; choose one of: exp, cayley, mid$"),
     ],
@@ -126,8 +129,9 @@ def test_each_group_names_its_retractions(system, given, choices):
 @pytest.mark.parametrize("method", [da.GNI(), da.VariationalDLA(), da.LeapFrog(), da.FrameGradient()])
 def test_methods_in_coordinates_send_groups_away(method):
     name = type(method).__name__
+    same = r"VariationalDLA\(Retraction\(\"exp\"\)\), " if name == "VariationalDLA" else ""
     message = (
-        rf"{name} works in coordinates, but Suslov lives on the group SO\(3\). Use LieGNI\(\).*Chart\(Suslov"
+        rf"{name} works in coordinates, but Suslov lives on the group SO.*Use {same}LieGNI\(\).*Chart\(Suslov"
     )
     refused(message, lambda: run(SUSLOV, method))
 
@@ -145,6 +149,165 @@ class Damped(da.zoo.NonholonomicParticle):
 class DampedBody(da.zoo.Suslov):
     def forces(self, g, v):
         return -v
+
+
+class Sphere(da.System):
+    """A mass matrix that depends on q."""
+
+    coordinates = ("a", "b")
+
+    def metric(self, q):
+        return jnp.diag(jnp.stack([jnp.ones(()), 1 + 0.5 * jnp.sin(q[0]) ** 2]))
+
+    def starts(self):
+        return {"usual": ([0.3, 0.1], [0.5, 0.2])}
+
+
+class DampedSphere(Sphere):
+    def forces(self, q, v):
+        return -v
+
+
+class Charged(da.System):
+    """A Lagrangian with a term linear in v."""
+
+    coordinates = ("x", "y")
+
+    def lagrangian(self, q, v):
+        return 0.5 * v @ v + q[0] * v[1]
+
+    def starts(self):
+        return {"usual": ([0.3, 0.1], [0.5, 0.2])}
+
+
+class ChargedWithForces(Charged):
+    def forces(self, q, v):
+        return -v
+
+
+class DampedWell(da.zoo.RheonomicParticle):
+    def forces(self, t, q, v):
+        return -v
+
+
+METHODS = {
+    x.spelling: x
+    for x in (
+        da.DLA(), da.DLA01(), da.LeapFrog(), da.DiscreteGradient(), da.FrameGradient(), da.GNI(), da.LieGNI(),
+        da.VariationalDLA(), da.VariationalDLA(Retraction("exp")), da.EDLA(), da.Composition(da.DLA01()),
+        da.Reference(),
+    )
+}  # fmt: skip
+KINDS = [
+    SUSLOV, DampedBody(), Damped(), Sphere(), DampedSphere(), Charged(), ChargedWithForces(),
+    da.zoo.RheonomicParticle(), DampedWell(), da.zoo.BallOnTurntable(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("system", KINDS, ids=lambda x: type(x).__name__)
+def test_a_remedy_takes_the_system(system):
+    """Every method that a refusal names is made from its words, and asked about the same system."""
+    survey = check_start(system, *system.start())
+
+    def said(method):
+        try:
+            method.check(system, survey)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    told = {method: said(method) for method in METHODS.values()}
+    refusals = [x for x in told.values() if x is not None]
+    assert refusals
+    assert all((x is None) == method.takes(system, survey) for method, x in told.items())
+    for words in refusals:
+        found = re.findall(r"\w+\((?:Retraction\(\"exp\"\))?\)", words.partition(" Use ")[2])
+        # What is not a method's name is a word about coordinates.
+        found = [x for x in found if x.partition("(")[0] not in (type(system).__name__, "Chart")]
+        assert found, words
+        for name in found:
+            remedies()[name].check(system, survey)
+
+
+SOMETHING = object()
+NOTHING_OF_THE_KIND = (
+    "a", None, (1, 2), [1, 2], {}, -1, float("nan"), float("inf"), 1j, np.array([0.2, 1.4]), np.array("x"), SOMETHING,
+    da.DLA, jnp.array([2.0, 3.0]),
+)  # fmt: skip
+ARGUMENTS = {
+    "DLA needs alpha between 0 and 1, got": (da.DLA, (True,)),
+    "LeapFrog has no start .*; choose one of: half-kick, momentum": (da.LeapFrog, (3, True)),
+    "DiscreteGradient has no gradient .*; choose one of: gonzalez": (da.DiscreteGradient, (3, True)),
+    "FrameGradient has no gradient .*; choose one of: gonzalez": (da.FrameGradient, (3, True)),
+    r"Composition needs a method such as FrameGradient\(\), got": (da.Composition, (3, True)),
+    "Composition has orders 4, 6, 8, 10; got": (
+        lambda x: da.Composition(da.FrameGradient(), x),
+        (3, True, 4.0),
+    ),
+    "Composition: force must be True or False, got": (
+        lambda x: da.Composition(da.FrameGradient(), 4, x),
+        (1,),
+    ),
+    f"GNI {LAGRANGIAN}": (da.GNI, (3, True)),
+    f"GNI has {STARTS[:9]}.*; choose one of: half-kick, momentum, exact": (
+        lambda x: da.GNI(start=x),
+        (3, True),
+    ),
+    "GNI: restart_every must be None or a whole number": (lambda x: da.GNI(restart_every=x), (True,)),
+    "LieGNI needs a retraction by its name, one of: exp, cayley, mid": (da.LieGNI, (3, True, Midpoint())),
+    f"VariationalDLA {LAGRANGIAN}": (da.VariationalDLA, (3, True)),
+    f"VariationalDLA {CONSTRAINT}": (lambda x: da.VariationalDLA(discrete_constraint=x), (3, True)),
+    f"EDLA {LAGRANGIAN}": (da.EDLA, (3, 5, True)),
+    f"EDLA {CONSTRAINT}": (lambda x: da.EDLA(Midpoint(), x), (3, True)),
+    "EDLA: continuation must be True or False, got": (lambda x: da.EDLA(continuation=x), (0,)),
+    "EDLA: pin must be True or False, got": (lambda x: da.EDLA(pin=x), (0,)),
+    "Reference needs positive tolerances of at most 1, got rtol": (
+        lambda x: da.Reference(rtol=x),
+        (True, 0, 3),
+    ),
+    "Reference needs positive tolerances of at most 1, .* atol": (
+        lambda x: da.Reference(atol=x),
+        (True, 0, 3),
+    ),
+    "AlphaRule needs alpha between 0 and 1, got": (AlphaRule, (True,)),
+    "PointConstraint needs alpha between 0 and 1, got": (PointConstraint, (True,)),
+    "Gauss needs 1 to 6 stages, got": (Gauss, (True, 2.0)),
+    "Retraction has no map .*; choose one of: exp, cayley, mid": (Retraction, (3, True)),
+    "OwnLagrangian needs a function": (OwnLagrangian, (3, True)),
+    "OwnConstraint needs a function": (OwnConstraint, (3, True)),
+    "OwnLagrangian: the order must be a whole number of at least 1": (
+        lambda x: OwnLagrangian(free, x),
+        (True,),
+    ),
+    "OwnLagrangian: is_symmetric must be True or False": (lambda x: OwnLagrangian(free, 1, x), (0,)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:A JAX array is being set as static")
+@pytest.mark.parametrize("message", ARGUMENTS)
+def test_arguments_of_the_wrong_kind(message):
+    """One sentence that says what was expected and what came, never a traceback from inside."""
+    make, more = ARGUMENTS[message]
+    for given in (*NOTHING_OF_THE_KIND, *more):
+        if given is None and "restart_every" in message:
+            continue
+        if isinstance(given, str) and "LieGNI" in message:
+            continue  # which names there are depends on the group
+        with pytest.raises(ValueError, match=f"(?s){message}"):
+            make(given)
+
+
+def test_numbers_of_numpy_are_numbers():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert AlphaRule(np.float64(0.3)) == AlphaRule(0.3)
+        assert Gauss(np.int64(2)) == Gauss(2)
+        assert da.Composition(da.DLA01(), np.int64(4)).order == 4
+        assert da.Reference(np.float64(1e-9), 1e-9).spelling == "reference:1e-09,1e-09"
+
+
+def test_a_retraction_may_be_given_as_such():
+    assert da.LieGNI(Retraction("cayley")) == da.LieGNI("cayley")
 
 
 @pytest.mark.parametrize("method", [da.GNI(), da.VariationalDLA()])

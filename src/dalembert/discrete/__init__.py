@@ -1,5 +1,6 @@
 """What methods share that is discrete: gradients, Lagrangians, constraints, momenta."""
 
+from dalembert.discrete.consistency import check_rules
 from dalembert.discrete.constraints import (
     DiscreteConstraint,
     OwnConstraint,
@@ -64,6 +65,7 @@ __all__ = [
     "between",
     "check_constraint",
     "check_lagrangian",
+    "check_rules",
     "constraint_value",
     "d1",
     "d2",

@@ -15,6 +15,7 @@ from dalembert.discrete.lagrangians import (
     in_spacetime,
     is_fraction,
     over_step,
+    plain,
 )
 from dalembert.model import Moment, System, annihilator, as_arrays
 from dalembert.numerics import matvec
@@ -54,7 +55,7 @@ class PointConstraint(DiscreteConstraint):
     On a Lie group ((1-a) A(g0) + a A(g1)) u = 0 for the body velocity u of the step.
     """
 
-    alpha: float = eqx.field(default=0.5, static=True)
+    alpha: float = eqx.field(default=0.5, static=True, converter=plain)
 
     def __check_init__(self):
         if not is_fraction(self.alpha):
@@ -105,7 +106,7 @@ def constraint_value(
 
 
 def check_constraint(constraint: DiscreteConstraint, system: System) -> None:
-    """Refuses a discrete constraint that does not return one number a one-form."""
+    """Refuses a discrete constraint that does not return one number per one-form."""
     q = jax.ShapeDtypeStruct((system.dimension,), jnp.asarray(0.0).dtype)
     m = jax.eval_shape(lambda q: annihilator(as_arrays(system).at(0.0), q), q).shape[0]
     label = f"the discrete constraint {constraint.spelling}"
@@ -113,7 +114,7 @@ def check_constraint(constraint: DiscreteConstraint, system: System) -> None:
     def value(given, *arguments):
         return constraint_value(constraint, given, *arguments)
 
-    check_value(label, value, system, f"shape ({m},), one number a one-form", (m,))
+    check_value(label, value, system, f"shape ({m},), one number per one-form", (m,))
 
 
 def as_constraint(given: Any, name: str) -> DiscreteConstraint:

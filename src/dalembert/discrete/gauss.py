@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.discrete.lagrangians import DiscreteLagrangian, is_whole
+from dalembert.discrete.lagrangians import DiscreteLagrangian, is_whole, plain
 from dalembert.model import SpaceTime, System, potential_gradient
 from dalembert.numerics import newton, solve_spd
 
@@ -19,7 +19,7 @@ class Gauss(DiscreteLagrangian):
     stage is the midpoint rule.
     """
 
-    stages: int = eqx.field(default=2, static=True)
+    stages: int = eqx.field(default=2, static=True, converter=plain)
 
     def __check_init__(self):
         if not is_whole(self.stages) or not 1 <= self.stages <= 6:

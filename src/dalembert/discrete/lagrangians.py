@@ -4,15 +4,26 @@ They are scaled as actions. [ferraro2008] prints L_d ~ L: its equations do not c
 right with this scale alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from dalembert.model import Moment, SpaceTime, System, as_arrays, displaced, shape_of
+
+
+def plain(x: Any) -> Any:
+    """A number of Python's for one of NumPy's, which must not be static; everything else as it is."""
+    return x.item() if isinstance(x, np.generic) else x
+
+
+def is_one_of(x: Any, names: Iterable[str]) -> bool:
+    """Whether x is one of the names; an array or a list is none."""
+    return isinstance(x, str) and x in names
 
 
 def is_whole(x: Any) -> bool:
@@ -107,7 +118,7 @@ class DiscreteLagrangian(eqx.Module):
 class AlphaRule(DiscreteLagrangian):
     """The symmetrised alpha rule: the mean of h L at (1-a) q0 + a q1 and at a q0 + (1-a) q1, velocity (q1-q0)/h."""
 
-    alpha: float = eqx.field(default=0.5, static=True)
+    alpha: float = eqx.field(default=0.5, static=True, converter=plain)
 
     def __check_init__(self):
         if not is_fraction(self.alpha):
@@ -139,7 +150,7 @@ class Trapezoidal(DiscreteLagrangian):
 
 def check_own(name: str, function: Any, is_symmetric: Any) -> None:
     """Refuses what is not a function of the user's own with a plain word on its symmetry."""
-    if not callable(function):
+    if not callable(function) or isinstance(function, type):
         raise ValueError(f"{name} needs a function of (system, q0, q1, h), got {function!r}")
     if not isinstance(is_symmetric, bool):
         raise ValueError(f"{name}: is_symmetric must be True or False, got {is_symmetric!r}")
@@ -153,13 +164,15 @@ class OwnLagrangian(DiscreteLagrangian):
     """
 
     function: Callable[..., Any] = eqx.field(static=True)
-    declared_order: int = eqx.field(default=1, static=True)
+    declared_order: int = eqx.field(default=1, static=True, converter=plain)
     is_symmetric: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self):
         check_own("OwnLagrangian", self.function, self.is_symmetric)
         if not is_whole(self.declared_order) or self.declared_order < 1:
-            raise ValueError(f"OwnLagrangian: the order must be at least 1, got {self.declared_order!r}")
+            raise ValueError(
+                f"OwnLagrangian: the order must be a whole number of at least 1, got {self.declared_order!r}"
+            )
 
     @property
     def order(self) -> int:

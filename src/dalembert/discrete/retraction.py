@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.discrete.lagrangians import DiscreteLagrangian
+from dalembert.discrete.lagrangians import DiscreteLagrangian, is_one_of
 from dalembert.model import Group, System, potential_gradient
 from dalembert.model.groups import coadjoint
 from dalembert.numerics import matvec, newton
@@ -38,7 +38,7 @@ class Retraction(DiscreteLagrangian):
     on_groups = True
 
     def __check_init__(self):
-        if self.name not in MAPS:
+        if not is_one_of(self.name, MAPS):
             raise ValueError(f"Retraction has no map {self.name!r}; choose one of: {', '.join(MAPS)}")
 
     @property

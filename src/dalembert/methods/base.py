@@ -55,6 +55,11 @@ class Report(NamedTuple):
         return cls(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.ones((), bool))
 
 
+# What refusals recommend, where it takes the system.
+_ANY_METRIC = ("FrameGradient()", "Reference()")
+_ANY_TIME = ("FrameGradient()", "VariationalDLA()", "GNI()", "EDLA()", "Reference()")
+
+
 class Claims(NamedTuple):
     """What a method promises for a system; every entry is measured in the tests."""
 
@@ -100,6 +105,10 @@ class Method(eqx.Module):
     variable_step: ClassVar[bool] = False
     """Whether steps differ in size: h is that of the first, and the state's time says where each ends."""
 
+    multiplier_shift: ClassVar[float] = 0.0
+    """How long before a row its multipliers count, as a part of the step that ends there: 0 at the row itself, 1/2 in
+    the middle of the step, 1 at its beginning. Those of the start are always the start's own."""
+
     def init(self, system: System, state: State, h: Array) -> Any:
         """The memory at the start."""
         return ()
@@ -113,7 +122,10 @@ class Method(eqx.Module):
         raise NotImplementedError(f"{type(self).__name__} is not made from a discrete Lagrangian")
 
     def output(self, system: System, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
-        """The method's own velocity, and its multipliers; None stands for those of the exact motion there."""
+        """The method's own velocity, and its multipliers; None stands for those of the exact motion there.
+
+        Their sign and scale are those of d/dt dL/dv - dL/dq = A(q)^T lam; `multiplier_shift` says when they count.
+        """
         return state.v, None
 
     def told(self, system: System, state: State, memory: Any) -> dict[str, Array]:
@@ -155,33 +167,60 @@ class Method(eqx.Module):
         """The name on the command line."""
         return type(self).__name__.lower()
 
+    def takes(self, system: System, survey: Survey | None = None) -> bool:
+        """Whether the method is defined for the system, as far as its description and a survey of it tell."""
+        reduced = system.group is None and system.velocity_dimension != system.dimension
+        return (
+            (self.on_groups is None or self.on_groups == (system.group is not None))
+            and (self.takes_reduced or not reduced)
+            and (self.takes_time or not system.timed)
+            and (self.takes_affine or not system.affine)
+            and (self.takes_forces or not system.gives("forces"))
+            and (survey is None or self.general_lagrangian or is_mechanical(survey))
+            and (survey is None or not self.constant_metric or is_constant_metric(survey))
+        )
+
+    def instead(self, system: System, names: tuple[str, ...], survey: Survey | None = None) -> str:
+        """A remedy: those of the named methods that take the system, one of the same kind first; else all that do."""
+        from dalembert.methods.remedies import remedies  # made of methods, which need this file
+
+        fitting = {words: type(x) is type(self) for words, x in remedies().items() if x.takes(system, survey)}
+        chosen = [*(x for x in fitting if fitting[x]), *(x for x in names if x in fitting and not fitting[x])]
+        *others, last = chosen or fitting
+        return f"Use {', '.join(others)} or {last}" if others else f"Use {last}"
+
     def check(self, system: System, survey: Survey) -> None:
         """Refuses a system the method is not defined for, naming one that is."""
         name = type(self).__name__
-        self.check_description(system)
+        # First, because it leaves one remedy only; those of a description take every metric.
         if not self.general_lagrangian and not is_mechanical(survey):
             raise ValueError(
                 f"{name} needs a Lagrangian that is kinetic energy, quadratic in v, minus a potential; that of "
-                f"{system.label} is not. Use Reference()"
+                f"{system.label} is not. {self.instead(system, ('Reference()',), survey)}"
             )
+        self.check_description(system)
         if self.constant_metric and not is_constant_metric(survey):
             raise ValueError(
                 f"{name} is defined for a constant mass matrix, but the mass matrix of {system.label} "
-                "depends on q. Use FrameGradient() or Reference(), or coordinates in which it is constant"
+                f"depends on q. {self.instead(system, _ANY_METRIC, survey)}, or coordinates in which it is constant"
             )
+
+    def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
+        """Refuses rules of the user's own that do not stand for the system around a start: `check_rules`."""
 
     def check_description(self, system: System) -> None:
         """The part of `check` that needs no values, and so holds inside other JAX code too."""
         name, kind = type(self).__name__, system.label
         if self.on_groups is False and system.group is not None:
             raise ValueError(
-                f"{name} works in coordinates, but {kind} lives on the group {system.group.name}. Use LieGNI() or "
-                f"Reference(), or coordinates near one configuration: Chart({type(system).__name__}(), q0)"
+                f"{name} works in coordinates, but {kind} lives on the group {system.group.name}. "
+                f"{self.instead(system, ('LieGNI()', 'Reference()'))}, or coordinates near one configuration: "
+                f"Chart({type(system).__name__}(), q0)"
             )
         if self.on_groups and system.group is None:
             raise ValueError(
-                f"{name} is defined on Lie groups, but {kind} is given in coordinates. Use GNI(), or write the "
-                "system as a GroupSystem"
+                f"{name} is defined on Lie groups, but {kind} is given in coordinates. "
+                f"{self.instead(system, ('GNI()',))}, or write the system as a GroupSystem"
             )
         if system.group is None and system.velocity_dimension != system.dimension and not self.takes_reduced:
             raise ValueError(
@@ -190,19 +229,19 @@ class Method(eqx.Module):
             )
         if not self.takes_time and system.timed:
             raise ValueError(
-                f"{name} is defined for systems that do not depend on time, but {kind} does. Use FrameGradient(), "
-                "VariationalDLA(), GNI(), EDLA() or Reference()"
+                f"{name} is defined for systems that do not depend on time, but {kind} does. "
+                f"{self.instead(system, _ANY_TIME)}"
             )
         if not self.takes_affine and system.affine:
             raise ValueError(
-                f"{name} is defined for constraints A(q) v = 0, but those of {kind} are affine, A(q) v = b(q). Use "
-                "FrameGradient(), VariationalDLA(), GNI(), EDLA() or Reference()"
+                f"{name} is defined for constraints A(q) v = 0, but those of {kind} are affine, A(q) v = b(q). "
+                f"{self.instead(system, _ANY_TIME)}"
             )
         if not self.takes_forces and system.gives("forces"):
             given = f"forces({'t, ' * system.timed}q, v)"
             raise ValueError(
-                f"{name} is defined without non-conservative forces, but {kind} gives {given}. Use "
-                f"{'FrameGradient() or ' if system.group is None else ''}Reference()"
+                f"{name} is defined without non-conservative forces, but {kind} gives {given}. "
+                f"{self.instead(system, _ANY_METRIC)}"
             )
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dalembert.discrete.lagrangians import is_whole, plain
 from dalembert.methods.base import Claims, Method, Report, State
 from dalembert.model import Survey, System
 
@@ -74,18 +75,20 @@ class Composition(Method):
     Equations: [suzuki1990] for order 4, [sofroniou2005] for 6 and 10, our own for 8. What every step of the
     method keeps, the composition keeps. Methods that must not be composed are refused with the reason;
     `force=True` overrides this for a study.
-    Memory: that of the method.
+    Memory: that of the method. Multipliers are those of the exact motion at the row's state.
     """
 
     method: Method
-    order: int = eqx.field(default=4, static=True)
+    order: int = eqx.field(default=4, static=True, converter=plain)
     force: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self):
         if not isinstance(self.method, Method):
             raise ValueError(f"Composition needs a method such as FrameGradient(), got {self.method!r}")
-        if not isinstance(self.order, int) or self.order not in FRACTIONS:
+        if not is_whole(self.order) or self.order not in FRACTIONS:
             raise ValueError(f"Composition has orders {', '.join(map(str, FRACTIONS))}; got {self.order!r}")
+        if not isinstance(self.force, bool):
+            raise ValueError(f"Composition: force must be True or False, got {self.force!r}")
         if self.method.variable_step:
             raise ValueError(f"{type(self.method).__name__} cannot be composed: {self.method.composable()}")
         reason = self.method.composable()
@@ -106,7 +109,8 @@ class Composition(Method):
         return state, memory, report
 
     def output(self, system: System, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
-        return self.method.output(system, state, memory, h)
+        # The method's multipliers are those of the last of unequal stages, and of its order: the state's are better.
+        return self.method.output(system, state, memory, h)[0], None
 
     def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, Any]:
         return self.method.resume(system, q, u, h)
@@ -122,6 +126,9 @@ class Composition(Method):
 
     def check(self, system: System, survey: Survey) -> None:
         self.method.check(system, survey)
+
+    def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
+        self.method.check_start(system, q0, v0, t0)
 
     @property
     def native_gradients(self) -> bool:

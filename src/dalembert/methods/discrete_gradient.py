@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete import GRADIENTS
+from dalembert.discrete.lagrangians import is_one_of
 from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.model import System, acceleration, multipliers, potential_gradient, project
 from dalembert.numerics import solve_spd
@@ -22,7 +23,7 @@ class TangentMemory(NamedTuple):
 
 def check_gradient(name: str, gradient: str) -> None:
     """Refuses a discrete gradient that does not exist."""
-    if gradient not in GRADIENTS:
+    if not is_one_of(gradient, GRADIENTS):
         raise ValueError(f"{name} has no gradient {gradient!r}; choose one of: {', '.join(GRADIENTS)}")
 
 
@@ -37,12 +38,14 @@ class DiscreteGradient(Method):
     Equations: [modin2020] (A.3), with a constant mass matrix, qb = (q0+q1)/2, ub = (u0+u1)/2:
         q1 = q0 + h ub,   M (u1 - u0) = -h DV(q0, q1) + h A(qb)^T lam,   A(qb) ub = 0.
     Memory: the velocity u, which satisfies the constraint at the start only; its last change a unit of time and
-    q1 - q0, from which the multiplier is computed where it is saved. The state's velocity is the projection of u
-    onto D; the energy of u is the one that is kept exactly.
+    q1 - q0, from which the multiplier is computed where it is saved: that at the middle of the step, and a part of
+    size O(h) that changes sign every step, because u leaves D by O(h^2) and back; the mean of two rows is of order 2.
+    The state's velocity is the projection of u onto D; the energy of u is the one that is kept exactly.
     Erratum: the bar of the discrete gradient is missing in print.
     """
 
     gradient: Literal["gonzalez", "average", "itoh-abe"] = eqx.field(default="gonzalez", static=True)
+    multiplier_shift = 0.5
 
     def __check_init__(self):
         check_gradient("DiscreteGradient", self.gradient)

@@ -64,16 +64,18 @@ class DLA(Method):
         qm = q0 + (1-a) h v0,   q1 = qm + a h v1,   A(q1) v1 = 0,
         M (v1 - v0) = -a h grad V(q0) - (1-a) h grad V(q1) + h A(qm)^T lam.
     The unknown is v1, or without a potential the multiplier.
-    Memory: qm and h M^-1 A(qm)^T lam of the last step, from which the multiplier is computed where it is saved.
+    Memory: qm and h M^-1 A(qm)^T lam of the last step, from which the multiplier is computed where it is saved: that
+    at the middle of the step, to the method's order.
     """
 
     alpha: float = eqx.field(default=0.5)
+    multiplier_shift = 0.5
 
     def __check_init__(self):
         if is_traced(self.alpha):
             return
-        number = isinstance(self.alpha, int | float | Array | np.ndarray)
-        if not number or not np.all((np.asarray(self.alpha) >= 0) & (np.asarray(self.alpha) <= 1)):
+        alpha = np.asarray(self.alpha) if isinstance(self.alpha, int | float | Array | np.ndarray) else None
+        if alpha is None or alpha.dtype.kind not in "fiu" or not np.all((alpha >= 0) & (alpha <= 1)):
             raise ValueError(f"DLA needs alpha between 0 and 1, got {self.alpha!r}")
 
     def init(self, system: System, state: State, h: Array) -> ReactionMemory:
@@ -127,9 +129,11 @@ class DLA01(Method):
     Equations: [modin2020] (DLA^{0,1}), with a constant mass matrix:
         qm = q0 + h v0/2,   q1 = qm + h v1/2,   A(q1) v1 = 0,
         M (v1 - v0) = -h grad V(qm) + h A(qm)^T lam.
-    Memory: the multiplier of the last step, for output only.
+    Memory: the multiplier of the last step, for output only; it is that at the middle of the step, to order 2.
     Erratum: the "0.1" of the printed text is 0,1.
     """
+
+    multiplier_shift = 0.5
 
     def init(self, system: System, state: State, h: Array) -> ImpulseMemory:
         return ImpulseMemory(h * acceleration(system, state.q, state.v)[1], h)

@@ -16,6 +16,7 @@ from dalembert.discrete import (
     as_lagrangian,
     check_constraint,
     check_lagrangian,
+    check_rules,
     spacetime_constraint,
 )
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
@@ -25,6 +26,7 @@ from dalembert.methods.step_size import search
 from dalembert.methods.well_posedness import well_posedness
 from dalembert.model import (
     System,
+    acceleration,
     annihilator,
     nearest_velocity,
     offsets_at,
@@ -48,6 +50,8 @@ class EDLAMemory(NamedTuple):
     schur: Array
     """The Schur complement S of its equations: d(energy residual)/dh, about 2 h G."""
     lam: Array
+    begun: Array
+    """One where there was a step."""
     continued: Array
     """How many steps were made by the least-squares continuation."""
 
@@ -73,7 +77,8 @@ class EDLA(Method):
     Equations: [cortes2003] (6) with the omega0 that is missing there, unknowns t2, q2, lam':
         D1 L_d(1, 2) + D3 L_d(0, 1) = lam' . omega0, D2 L_d(1, 2) + D4 L_d(0, 1) = omega^T lam', omega_d(1, 2) = 0,
     constraints omega0 dt + omega dq = 0, at the point 1; omega = A, omega0 = -b. The multipliers of the library are
-    lam = -lam' over the mean of the two steps. Without constraints this is the symplectic-energy-momentum integrator.
+    lam = -lam' over the mean of the two steps, those at the beginning of the step that ends at a row, to order 2; the
+    first step's are the start's own. Without constraints this is the symplectic-energy-momentum integrator.
     h is the size of the first step alone. Steps that keep the energy exist while G keeps its sign
     (`edla_well_posedness`); near its zero there is none, but for a few h that happen to step over it. There the run
     ends with Status.NO_ROOT or Status.NONPOSITIVE_H, and no step is invented. `continuation=True` goes on with the
@@ -95,6 +100,7 @@ class EDLA(Method):
     takes_affine = True
     takes_time = True
     variable_step = True
+    multiplier_shift = 1.0
 
     @property
     def takes_forces(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -160,10 +166,9 @@ class EDLA(Method):
         s = self.beginning(system, state, p, jnp.zeros_like(h))
         guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
         # The energy that makes h the size of the first step.
-        energy, x, _ = self.eliminated(system, s, h, guess)
-        lam = x[v.shape[0] :] / s.size / h
+        energy, _, _ = self.eliminated(system, s, h, guess)
         zero = jnp.zeros((), q.dtype)
-        return EDLAMemory(p, energy, energy, h, h, zero, lam, zero)
+        return EDLAMemory(p, energy, energy, h, h, zero, acceleration(here, q, v)[1], zero, zero)
 
     def step(self, system: System, state: Any, memory: EDLAMemory, h: Array):
         s = self.beginning(system, state, memory.plus, memory.energy)
@@ -190,8 +195,9 @@ class EDLA(Method):
         v1 = nearest_velocity(there, q1, solve_spd(there.metric(q1), arriving[1:]))
         kept = self.pin and not system.timed and not system.affine
         energy = jnp.where(continued, -arriving[0], s.energy) if kept else -arriving[0]
+        lam = jnp.where(memory.begun > 0, 2 * kick / (h1 + last), memory.lam)
         memory = EDLAMemory(
-            arriving[1:], energy, -arriving[0], h1, last, schur, 2 * kick / (h1 + last),
+            arriving[1:], energy, -arriving[0], h1, last, schur, lam, jnp.ones_like(memory.begun),
             memory.continued + continued.astype(h1.dtype),
         )  # fmt: skip
         return new._replace(v=v1), memory, report
@@ -265,6 +271,9 @@ class EDLA(Method):
             f"{found}Steps that keep the energy end where G changes sign (edla_well_posedness finds where), for "
             f"nearly every h. Use FrameGradient(), which keeps the energy with equal steps{other}"
         )
+
+    def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
+        check_rules(system, q0, v0, t0, self.discrete_lagrangian, self.discrete_constraint)
 
     def check_description(self, system: System) -> None:
         super().check_description(system)

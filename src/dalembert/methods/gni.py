@@ -1,5 +1,7 @@
 """The geometric nonholonomic integrator, in coordinates."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,7 @@ from dalembert.discrete import (
     Midpoint,
     as_lagrangian,
     check_lagrangian,
+    check_rules,
     legendre_minus,
     slots,
 )
@@ -60,6 +63,9 @@ class GNI(Reflecting):
 
     def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
         return solve_spd(system.metric(q0), legendre_minus(self.discrete_lagrangian, system, q0, q1, h))
+
+    def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
+        check_rules(system, q0, v0, t0, self.discrete_lagrangian)
 
     def check_description(self, system: System) -> None:
         super().check_description(system)

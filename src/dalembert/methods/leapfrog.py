@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 import equinox as eqx
 from jax import Array
 
+from dalembert.discrete.lagrangians import is_one_of
 from dalembert.methods.base import Claims, Method, Report, State
 from dalembert.model import System, acceleration, multipliers, potential_gradient, project, reaction
 from dalembert.numerics import solve_spd
@@ -32,7 +33,8 @@ class LeapFrog(Method):
     Memory: u, which carries the multiplier from one step to the next: u = v + (h/2) M^-1 A^T lam; without
     it the method is first order and damps. And M^-1 grad V(q), which the next step uses again.
     start="half-kick" takes the exact multiplier at the start,
-    "momentum" (the papers' runs) zero, which excites the parasitic mode more.
+    "momentum" (the papers' runs) zero, which excites the parasitic mode more. The multipliers are those at the row,
+    to order 2, and the parasitic part of u times 2/h, which after "momentum" is as large as they are.
     Erratum: the printed A(q_1/2) must be A(q0), and lam0 is the lam1 of the step before.
     """
 
@@ -40,7 +42,7 @@ class LeapFrog(Method):
     start: Literal["half-kick", "momentum"] = eqx.field(default="half-kick", static=True)
 
     def __check_init__(self):
-        if self.start not in STARTS:
+        if not is_one_of(self.start, STARTS):
             raise ValueError(f"LeapFrog has no start {self.start!r}; choose one of: {', '.join(STARTS)}")
 
     def init(self, system: System, state: State, h: Array) -> LeapFrogMemory:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete import Retraction
-from dalembert.discrete.retraction import pull
+from dalembert.discrete.retraction import MAPS, pull
 from dalembert.methods.base import Claims, Report
 from dalembert.methods.gni import constant, spelled
 from dalembert.methods.reflecting import Reflecting
@@ -30,8 +30,17 @@ class LieGNI(Reflecting):
     dtau^-1 is trivialised on the right, and Ad^* stands for (Ad_W)^T, without an inverse.
     """
 
-    retraction: str = eqx.field(default="exp", static=True)
+    retraction: str = eqx.field(
+        default="exp", static=True, converter=lambda x: x.name if isinstance(x, Retraction) else x
+    )
     on_groups = True
+
+    def __check_init__(self):
+        if not isinstance(self.retraction, str):
+            raise ValueError(
+                f"LieGNI needs a retraction by its name, one of: {', '.join(MAPS)}, or as Retraction(name); got "
+                f"{self.retraction!r}"
+            )
 
     def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         group = _group(system)

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from dalembert.discrete.lagrangians import plain
 from dalembert.methods.base import Claims, Method, Report, State
 from dalembert.model import System, acceleration, nearest_velocity, rate
 
@@ -19,8 +20,8 @@ class Reference(Method):
     Memory: the size of the last inner step.
     """
 
-    rtol: float = eqx.field(default=1e-14, static=True)
-    atol: float = eqx.field(default=1e-15, static=True)
+    rtol: float = eqx.field(default=1e-14, static=True, converter=plain)
+    atol: float = eqx.field(default=1e-15, static=True, converter=plain)
     constant_metric = False
     general_lagrangian = True
     takes_forces = True
@@ -31,11 +32,13 @@ class Reference(Method):
     on_groups = None
 
     def __check_init__(self):
-        given = (self.rtol, self.atol)
-        if not all(isinstance(x, int | float) and x > 0 for x in given):
-            raise ValueError(
-                f"Reference needs positive tolerances, got rtol={self.rtol!r}, atol={self.atol!r}"
-            )
+        for x in (self.rtol, self.atol):
+            # Beyond one, or infinite, nothing of the motion would be left; numbers of the size of one are in bounds.
+            if not isinstance(x, int | float) or isinstance(x, bool) or not 0 < x <= 1:
+                raise ValueError(
+                    "Reference needs positive tolerances of at most 1, got "
+                    f"rtol={self.rtol!r}, atol={self.atol!r}"
+                )
 
     @property
     def spelling(self) -> str:

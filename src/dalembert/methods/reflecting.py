@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dalembert.discrete.lagrangians import is_one_of, is_whole, plain
 from dalembert.methods.base import Method, State
 from dalembert.model import System, acceleration, multipliers, nearest_velocity, project, rate, reaction
 from dalembert.numerics import compiled, extrapolated_step, matvec
@@ -15,10 +16,6 @@ from dalembert.numerics import compiled, extrapolated_step, matvec
 STARTS = ("half-kick", "momentum", "exact")
 # The parasitic part of the velocity is told of where it exceeds this part of the speed, having grown tenfold.
 _LOUD = 1e-2
-
-
-def _plain(x: Any) -> Any:
-    return int(x) if isinstance(x, np.integer) else x
 
 
 class ReflectingMemory(NamedTuple):
@@ -41,22 +38,24 @@ class Reflecting(Method):
     Memory: u = M^-1 p^-. The phase space is all of TQ: beside the motion there is a part normal to D that changes
     sign every step. start="half-kick" leaves it at O(h^3), "momentum" at O(h), "exact" takes q1 from the exact
     motion. `restart_every` steps it is taken away, for motions that contract volume: there it must grow.
+    The multipliers are those at the row, to order 2, and that part times 2/h: O(1) of it after "momentum", O(h) after
+    "exact".
     """
 
     start: Literal["half-kick", "momentum", "exact"] = eqx.field(
         default="half-kick", static=True, kw_only=True
     )
-    restart_every: int | None = eqx.field(default=None, static=True, kw_only=True, converter=_plain)
+    restart_every: int | None = eqx.field(default=None, static=True, kw_only=True, converter=plain)
     constant_metric = False
     parasitic = True
     variational = True
 
     def __check_init__(self):
         name = type(self).__name__
-        if self.start not in STARTS:
+        if not is_one_of(self.start, STARTS):
             raise ValueError(f"{name} has no start {self.start!r}; choose one of: {', '.join(STARTS)}")
         n = self.restart_every
-        if n is not None and (not isinstance(n, int) or isinstance(n, bool) or not 1 <= n < 2**62):
+        if n is not None and (not is_whole(n) or not 1 <= n < 2**62):
             raise ValueError(f"{name}: restart_every must be None or a whole number of at least 1, got {n!r}")
 
     def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:

@@ -1,6 +1,6 @@
 """The discrete Lagrange-d'Alembert method of a discrete Lagrangian and a discrete constraint."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from dalembert.discrete import (
     as_lagrangian,
     check_constraint,
     check_lagrangian,
+    check_rules,
     constraint_value,
 )
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
@@ -28,6 +29,8 @@ class VariationalMemory(NamedTuple):
 
     plus: Array
     lam: Array
+    begun: Array
+    """One where there was a step."""
 
 
 class Solved(NamedTuple):
@@ -51,7 +54,9 @@ class VariationalDLA(Method):
     library are lam = -lam'/h. The unknowns are u = (q2 - q1)/h and lam. Without constraints the discrete
     Euler-Lagrange equations. The state is (q, v) with v = P M^-1 p^+ = P M^-1 p^-: the part of p normal to D does not
     enter, so a start (q0, v0) needs no choice. On Lie groups give Retraction("exp") as discrete Lagrangian.
-    Memory: M^-1 p^+ and the multipliers, for output only; these are those at the beginning of the step.
+    Memory: M^-1 p^+ and the multipliers, for output only; these are those at the beginning of the step, to order 2
+    where the rules are symmetric. The first step's are the start's own: no step arrived there whose p^+ would tell
+    them.
     """
 
     discrete_lagrangian: DiscreteLagrangian = eqx.field(
@@ -62,6 +67,7 @@ class VariationalDLA(Method):
     )
     constant_metric = False
     variational = True
+    multiplier_shift = 1.0
     takes_affine = True
     takes_time = True
 
@@ -79,16 +85,18 @@ class VariationalDLA(Method):
 
     def init(self, system: System, state: State, h: Array) -> VariationalMemory:
         q, v, here = state.q, state.v, system.at(state.t)
-        return VariationalMemory(2 * v - half_kick(here, q, v, h), acceleration(here, q, v)[1])
+        lam = acceleration(here, q, v)[1]
+        return VariationalMemory(2 * v - half_kick(here, q, v, h), lam, jnp.zeros((), q.dtype))
 
     def step(self, system: System, state: State, memory: VariationalMemory, h: Array):
         q0, here = state.q, system.at(state.t)
         q1, plus, report, departing, _ = self.solved(here, q0, state.v, h)
         # What the constraint did at q0.
         lam = multipliers(here, q0, solve_spd(here.metric(q0), departing) - memory.plus) / h
+        lam = jnp.where(memory.begun > 0, lam, memory.lam)
         new = state.moved(q1, plus, h)
         v1 = nearest_velocity(system.at(new.t), q1, plus)
-        return new._replace(v=v1), VariationalMemory(plus, lam), report
+        return new._replace(v=v1), VariationalMemory(plus, lam, jnp.ones_like(memory.begun)), report
 
     def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         return self.solved(system, q, u, h)[:3]
@@ -125,6 +133,9 @@ class VariationalDLA(Method):
         self, system: System, state: State, memory: VariationalMemory, h: Array
     ) -> tuple[Array, Array]:
         return state.v, memory.lam
+
+    def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
+        check_rules(system, q0, v0, t0, self.discrete_lagrangian, self.discrete_constraint)
 
     def check_description(self, system: System) -> None:
         super().check_description(system)

@@ -90,6 +90,7 @@ def check_members(
             "that masses and moments of inertia are positive"
         )
     method.check(system, check_start(system, q0[0], v0[0], quick_survey, t0))
+    method.check_start(system, q0[0], v0[0], t0)
 
 
 @lru_cache(maxsize=64)

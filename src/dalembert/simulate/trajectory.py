@@ -48,9 +48,8 @@ class Trajectory(eqx.Module):
 
     Row 0 is the start. `v` satisfies the constraint; `v_full` is the method's own velocity, which differs
     for methods that live on all of TQ. Of an ensemble every array has the members first, as in q (N, K, n).
-    Multipliers follow d/dt dL/dv - dL/dq = A(q)^T lam. Those of DLA, DLA01 and DiscreteGradient are the means
-    over the step that ends at the row; of a system given by a frame alone they refer to one-forms computed from
-    it, which may change from row to row.
+    Multipliers follow d/dt dL/dv - dL/dq = A(q)^T lam and count at the times `t_multipliers`, not always at `t`; of a
+    system given by a frame alone they refer to one-forms computed from it, which may change from row to row.
     """
 
     t: Any
@@ -90,6 +89,22 @@ class Trajectory(eqx.Module):
         if self.lam is not None:
             return self.lam
         return self._measured("multipliers", _multiplier, self.v)
+
+    @property
+    def t_multipliers(self) -> Any:
+        """(K,) the times at which the rows of `multipliers` count: `t`, or the middle or beginning of the last step.
+
+        Those of DLA, DLA01 and DiscreteGradient are means over the step that ends at the row, and so belong to its
+        middle; those of VariationalDLA and EDLA act at its beginning. Row 0 has the start's own.
+        """
+        if self.method is None:
+            return self._stored("t_multipliers")
+        shift = self.method.multiplier_shift
+        if self.lam is None or not shift:
+            return self.t
+        h = self.told["h"] if self.method.variable_step else jnp.asarray(self.h)[..., None]
+        after = np.arange(np.shape(self.t)[-1]) > 0
+        return self._plain(self.t - shift * h * after)
 
     @property
     def status(self) -> Any:
