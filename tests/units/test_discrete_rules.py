@@ -220,7 +220,6 @@ def test_methods_ask_their_own_rules():
         method.check_start(PARTICLE, *start, 0.0)
 
 
-@pytest.mark.xfail(strict=True, reason="simulate does not call Method.check_start yet")
 def test_simulate_asks():
     with pytest.raises(ValueError, match="differs from M v"):
         da.simulate(PARTICLE, da.GNI(magnetic(0.3)), *PARTICLE.start(), h=0.1, steps=2)
