@@ -64,6 +64,7 @@ def run(
     out: str | None = None,
     plot: str | None = None,
     animate: str | None = None,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Run a method on a system and say what was conserved.
 
@@ -91,13 +92,17 @@ def run(
     animate
         Write the motion to this .html file, which any browser plays, or to a .gif or .mp4 file; --save-every 1 makes
         it smoother where steps are left out.
+    overwrite
+        Replace a trajectory that is there under the name given by --out; anything else is never replaced.
     """
     from dalembert.cli.run import run_and_report
 
     made = system_named(system, param or [])
     count = _whole("--steps", steps)
     method = method or ("frame" if made.group is None else "lie-gni")
-    run_and_report(console, made, method_named(method), h, count, start, save_every, out, plot, animate)
+    run_and_report(
+        console, made, method_named(method), h, count, start, save_every, out, plot, animate, overwrite
+    )
 
 
 @app.command
@@ -279,7 +284,7 @@ def main() -> None:
 
     try:
         app()
-    except (ValueError, FileNotFoundError, SimulationError, SweepError) as error:
+    except (ValueError, OSError, SimulationError, SweepError) as error:
         stderr = Console(stderr=True)
         stderr.print("error:", style="bold red", end=" ")
         stderr.print(str(error), markup=False, highlight=False, soft_wrap=True)
