@@ -151,5 +151,5 @@ def is_number(x: Any) -> bool:
 
 
 def is_whole(x: Any) -> bool:
-    """Whether a value is one whole number."""
-    return isinstance(x, int | np.integer) and not isinstance(x, bool)
+    """Whether a value is one whole number, of 64 bits."""
+    return isinstance(x, int | np.integer) and not isinstance(x, bool) and abs(int(x)) < 2**63

@@ -235,11 +235,12 @@ class Reader(Swept):
             ends[0] for axis in axes for ends in axis.draws.get(STEP, {}).values()
         ]
         for size in smallest or ([] if h is None else [h]):
-            count = float(steps) if time is None else time / size
+            count = time / size if time is not None else steps or 0
             if not count <= MOST:
                 raise self.complaint(
                     "steps" if time is None else "time",
-                    f"a run would have {count:.3g} steps, and no more than {MOST:.3g} can be counted; make it shorter",
+                    f"a run would have {count:.3g} steps, and no more than {MOST:.3g} can be counted; "
+                    "make it shorter",
                 )
         return told
 
