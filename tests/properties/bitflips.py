@@ -86,7 +86,13 @@ def flip(file: Path, bit: int) -> None:
 def bits(data: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
     """All that a dataset says, to the last bit."""
     said = {
-        name: (x.dims, x.dtype.str, x.shape, _bytes(x.values), sorted((k, repr(v)) for k, v in x.attrs.items()))
+        name: (
+            x.dims,
+            x.dtype.str,
+            x.shape,
+            _bytes(x.values),
+            sorted((k, repr(v)) for k, v in x.attrs.items()),
+        )
         for name, x in data.variables.items()
         if name not in without
     }

@@ -113,7 +113,11 @@ def _range(
         raise complaint(key, f"log spacing needs positive ends, got {from_!r} and {to_!r}")
     if count_ > 1 and from_ == to_:
         raise complaint(key, f"from and to are both {from_!r}: all {count_} values would be the same")
-    return SPACINGS[spacing_](float(from_), float(to_), count_).tolist()
+    with np.errstate(all="ignore"):
+        values = SPACINGS[spacing_](float(from_), float(to_), count_)
+    if not np.all(np.isfinite(values)):
+        raise complaint(key, f"from {from_!r} to {to_!r} is more than numbers of 64 bits can span")
+    return values.tolist()
 
 
 def distribution_of(complaint: Complaint, key: str, given: Any) -> tuple[dict[str, list[float]], str | None]:
@@ -137,6 +141,8 @@ def distribution_of(complaint: Complaint, key: str, given: Any) -> tuple[dict[st
         raise complaint(key, f"low must be less than high, got {a!r} and {b!r}")
     if kind == "log-uniform" and a <= 0:
         raise complaint(key, f"log-uniform needs positive ends, got {a!r}")
+    if not math.isfinite(b / a if kind == "log-uniform" else b - a):
+        raise complaint(key, f"from {a!r} to {b!r} is more than numbers of 64 bits can span")
     return {kind: [a, b]}, unit
 
 
