@@ -1,8 +1,8 @@
 """Bits turned over in files on disk: each is noticed, or changes nothing that is read.
 
-`flip_trajectory` and `flip_sweep` count what came of it: "refused" (with a sentence of the library's own), "recomputed"
-(by a resumed sweep, which says so), "same" (what is read is the same to the bit), "silent" (it is not, and nobody said
-so) and "traceback" (an error that is not the library's own). The last two must be 0.
+`flip_trajectory` and `flip_sweep` count what came of it: "refused" (with a sentence of the library's own),
+"recomputed" (by a resumed sweep, which says so), "same" (what is read is the same to the bit), "silent" (it is not,
+and nobody said so) and "traceback" (an error that is not the library's own). The last two must be 0.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class Here:
 @contextlib.contextmanager
 def without_workers() -> Iterator[None]:
     """Sweeps compute in this process, which spares the start of others."""
-    with mock.patch.object(sweeping, "engine", lambda *_: contextlib.nullcontext(Here())):
+    with mock.patch.object(sweeping, "engine", return_value=contextlib.nullcontext(Here())):
         yield
 
 

@@ -1,8 +1,8 @@
 """Sweeps that are killed at random moments, resumed until they are finished, and compared with an undisturbed one.
 
-`kill_sweeps(n, seed)` counts "kills", "lost" (blocks that had their mark and were computed again), "wrong" (stores that
-are not the undisturbed one to the bit) and "hangs" (commands that do not end, or leave workers behind). All but the first
-must be 0.
+`kill_sweeps(n, seed)` counts "kills", "lost" (blocks that had their mark and were computed again), "wrong" (stores
+that are not the undisturbed one to the bit) and "hangs" (commands that do not end, or leave workers behind). All but
+the first must be 0.
 """
 
 import contextlib

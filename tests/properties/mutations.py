@@ -43,22 +43,26 @@ BASES: list[dict[str, Any]] = [
 ]  # fmt: skip
 ODD: list[Any] = [
     0, 1, -1, 10**18, -(10**18), 10**30, 2**63, 2**63 - 1, 10**400, 0.0, -0.0, 1e-320, 1e308, -1e308, math.nan,
-    math.inf, -math.inf, True, False, "", " ", "a", "é\u4e2d\U0001f600", "\u202e", "x" * 3000, "frame", "h", "q0.xi", ":",
-    "a:", ":b", "json:dumps", "dalembert:zoo", "leapfrog@", "frame@3", "frame@4", "dla:nan", "dla:", "dla:1e999",
-    "PendulumCVT", "energy", [], [[]], [1.0], ["a"], [1.0, "a"], [[1.0], [1.0, 2.0]], [math.nan], [10**400], [0.1, 0.1],
-    {}, {"a": 1}, {"from": 0.0, "to": 1.0, "count": 10**18}, {"from": 0.0, "to": 1.0, "count": 10**400},
+    math.inf, -math.inf, True, False, "", " ", "a", "é\u4e2d\U0001f600", "\u202e", "x" * 3000, "frame", "h", "q0.xi",
+    ":", "a:", ":b", "json:dumps", "dalembert:zoo", "leapfrog@", "frame@3", "frame@4", "dla:nan", "dla:",
+    "dla:1e999", "PendulumCVT", "energy", [], [[]], [1.0], ["a"], [1.0, "a"], [[1.0], [1.0, 2.0]], [math.nan],
+    [10**400], [0.1, 0.1], {}, {"a": 1}, {"from": 0.0, "to": 1.0, "count": 10**18},
+    {"from": 0.0, "to": 1.0, "count": 10**400},
     {"from": -1e308, "to": 1e308, "count": 3}, {"from": 0.0, "to": 1.0, "count": [3]},
-    {"from": 1.0, "to": 2.0, "count": 3, "spacing": []}, {"values": {}}, {"values": [{}]}, {"unit": 3}, {"uniform": []},
-    {"uniform": [0.0, 10**400]}, {"normal": [math.nan, 1.0]}, {"log-uniform": [1e-300, 1e300]}, {"q": [], "v": []},
+    {"from": 1.0, "to": 2.0, "count": 3, "spacing": []}, {"values": {}}, {"values": [{}]}, {"unit": 3},
+    {"uniform": []}, {"uniform": [0.0, 10**400]}, {"normal": [math.nan, 1.0]}, {"log-uniform": [1e-300, 1e300]},
+    {"q": [], "v": []},
     {"q": [[1.0]], "v": [1.0]}, {"xi": [1.0]}, {"x": {"y": {"z": 1}}},
 ]  # fmt: skip
 KEYS = (
     "grid", "list", "random", "section", "parameters", "start", "h", "method", "count", "eps", "q0", "v0", "q0.xi",
-    "unit", "values", "steps", "time", "members", "reduce", "", "\u00e9", "sample", "block", "done", "t", "a b", "x.y.z",
+    "unit", "values", "steps", "time", "members", "reduce", "", "\u00e9", "sample", "block", "done", "t", "a b",
+    "x.y.z",
 )  # fmt: skip
 SNIPPETS = (
-    "\x00", "[", "]", "{", "}", "=", '"', "\\", "\n", "#", ".", ",", "nan", "1e999", "[grid]\n", "[[grid]]\n", "[grid.h]\n",
-    "h = 1\n", "\ufeff", "9" * 5000, "[" * 3000, "\r", "'''", "1979-05-27T07:32:00Z", "0x10", "1_000", "+", "-",
+    "\x00", "[", "]", "{", "}", "=", '"', "\\", "\n", "#", ".", ",", "nan", "1e999", "[grid]\n", "[[grid]]\n",
+    "[grid.h]\n", "h = 1\n", "\ufeff", "9" * 5000, "[" * 3000, "\r", "'''", "1979-05-27T07:32:00Z",
+    "0x10", "1_000", "+", "-",
 )  # fmt: skip
 
 
@@ -119,7 +123,7 @@ def _changed(spec: dict[str, Any], chance: random.Random) -> None:
 
 
 def mutated_specs(n: int, seed: int) -> Iterator[str]:
-    """Texts of specs with one to three changes: of values, types and keys; one of four has its text changed as well."""
+    """Texts of specs with one to three changes of values, types and keys; one of four has its text changed, too."""
     chance = random.Random(seed)
     for i in range(n):
         spec = copy.deepcopy(BASES[i % len(BASES)])
@@ -150,7 +154,7 @@ def outcome(text: str) -> tuple[str, str]:
     """What comes of a spec, and what is said."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.object(sweeping, "engine", lambda *_: contextlib.nullcontext(_Look())),
+        mock.patch.object(sweeping, "engine", return_value=contextlib.nullcontext(_Look())),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")

@@ -208,7 +208,7 @@ def test_store_of_another_spec_or_version_is_refused(undisturbed: Folder, tmp_pa
 
         (tmp_path / "mine.py").write_text(MINE)
         now = versions()
-        with mock.patch.object(store, "versions", lambda: now | {"numpy": "1.2.3"}):
+        with mock.patch.object(store, "versions", return_value=now | {"numpy": "1.2.3"}):
             refused = folder.said(*resume)
         assert_plain(refused, f"version of numpy: the store has {now['numpy']}, now it is 1.2.3")
         assert "steps" not in refused.err
