@@ -17,7 +17,6 @@ from command_line import called
 from properties.bitflips import SPEC, bits, flip, restore, snapshot, without_workers
 
 import dalembert as da
-from dalembert.simulate import durable, storage
 
 SUFFIXES = pytest.mark.parametrize("suffix", [".zarr", ".nc"])
 
@@ -126,6 +125,8 @@ def test_the_command_refuses_before_it_runs(runs, swept, tmp_path):
     "trouble", [KeyboardInterrupt(), OSError(28, "No space left on device")], ids=["stop", "full"]
 )
 def test_a_save_that_fails_leaves_the_old_one(runs, tmp_path, suffix, where, trouble):
+    from dalembert.simulate import durable, storage
+
     path = tmp_path / f"run{suffix}"
     runs[0].save(path)
     before = snapshot(path)
@@ -155,6 +156,8 @@ def test_a_save_that_fails_leaves_the_old_one(runs, tmp_path, suffix, where, tro
 
 
 def test_a_replacement_killed_between_its_renames(runs, tmp_path):
+    from dalembert.simulate import durable
+
     path = tmp_path / "run.zarr"
     runs[0].save(path)
     os.rename(path, durable.aside(path))  # as far as it came
@@ -169,6 +172,8 @@ def test_a_replacement_killed_between_its_renames(runs, tmp_path):
 
 
 def test_leftovers_of_killed_saves_go(runs, tmp_path):
+    from dalembert.simulate import durable
+
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
     gone = tmp_path / f".dalembert-{durable.HOST}-{ended.pid}-0123abcd.saving"
@@ -246,6 +251,8 @@ def test_damage_is_seen_by_xarray_itself(runs, tmp_path):
 
 
 def test_a_sweep_never_empties_a_folder(swept, tmp_path):
+    from dalembert.simulate import durable
+
     def locked(folder: Path) -> None:  # of another program
         folder.mkdir()
         (folder / ".lock").write_text("")
@@ -291,6 +298,8 @@ def test_a_sweep_never_empties_a_folder(swept, tmp_path):
 
 
 def test_a_creation_that_was_cut_off_goes_on(swept, tmp_path):
+    from dalembert.simulate import durable
+
     path = tmp_path / "sweep.zarr"
     path.mkdir()
     (path / ".lock").write_text("12345")
@@ -376,11 +385,14 @@ def test_a_block_is_on_the_disk_before_its_mark(tmp_path):
         for name in opened.files(block):
             written = max(i for i, event in enumerate(events) if event == ("name", str(path / name)))
             assert written < marked
-            last = written
-            for place in (path / name, *(path / name).parents):
+            last = events.index(("sync", str(path / name)), written, marked)
+            last = events.index(("sync", str((path / name).parent)), last, marked)
+            # Folders further up are there since the first file in them.
+            for place in (path / name).parents[1:]:
                 if place == path.parent:
                     break
-                last = events.index(("sync", str(place)), last, marked)
+                first = next(i for i, (_, file) in enumerate(events) if file.startswith(f"{place}/"))
+                assert ("sync", str(place)) in events[first:marked]
         assert ("sync", str(mark)) in events[marked:]
         assert ("sync", str(mark.parent)) in events[marked:]
 

@@ -68,6 +68,8 @@ class Store:
             raise ValueError(f"{path} is not the store of a sweep ({error})") from None
         self.told = told
         self._arrays: dict[str, Any] = {}
+        self._named: set[Path] = set()
+        """Folders whose names are on the disk."""
 
     @classmethod
     def at_work(cls, path: str, objects: dict[str, Any]) -> "Store":
@@ -126,10 +128,15 @@ class Store:
         (self.path / ERRORS / f"{block}.txt").unlink(missing_ok=True)
 
     def _sync(self, files: Iterable[Path]) -> None:
-        """Brings files to the disk, and the folders that name them, which may be new."""
+        """Brings files to the disk, and the folders that name them; those further up once, as they stay."""
         files = list(files)
         sync(files)
-        folders = {folder for file in files for folder in file.parents if folder.is_relative_to(self.path)}
+        folders = {file.parent for file in files}
+        for folder in list(folders):
+            while folder not in self._named and folder != self.path:
+                self._named.add(folder)
+                folder = folder.parent
+                folders.add(folder)
         sync(sorted(folders, key=lambda folder: -len(folder.parts)))
 
     def files(self, block: int) -> list[str]:
