@@ -10,13 +10,14 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
 import psutil
-from sweeping import Folder, Program, computed_again, different, waited
+from sweeping import Ended, Folder, Program, computed_again, different, waited
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 KILLS = 8
@@ -38,9 +39,12 @@ def kill_sweeps(n: int, seed: int, kills: int = KILLS) -> Counter:
                 break
             folder = Folder(Path(base) / f"killed{each}")
             try:
-                _killed(folder, chance, wanted, longest, counts)
-                counts["wrong"] += int(different(folder, whole) != [])
-                counts["lost"] += len(computed_again(folder))
+                ended = _killed(folder, chance, wanted, longest, counts)
+                if ended.code != 0 or "Traceback" in ended.err or different(folder, whole):
+                    counts["wrong"] += 1
+                    print(ended.err, file=sys.stderr)
+                else:
+                    counts["lost"] += len(computed_again(folder))
             except (TimeoutError, subprocess.TimeoutExpired):
                 counts["hangs"] += 1
             finally:
@@ -48,7 +52,7 @@ def kill_sweeps(n: int, seed: int, kills: int = KILLS) -> Counter:
     return counts
 
 
-def _killed(folder: Folder, chance: random.Random, kills: int, longest: float, counts: Counter) -> None:
+def _killed(folder: Folder, chance: random.Random, kills: int, longest: float, counts: Counter) -> Ended:
     """One sweep, killed so often at most, then finished."""
     program = folder.resumed()
     while kills and program.child.poll() is None:
@@ -62,8 +66,7 @@ def _killed(folder: Folder, chance: random.Random, kills: int, longest: float, c
             program.ended()
             counts["hangs"] += int(program.abandoned() != [])
             program = folder.resumed()
-    ended = program.ended()
-    counts["wrong"] += int(ended.code != 0 or "Traceback" in ended.err)
+    return program.ended()
 
 
 def _until(program: Program, moment: float) -> None:

@@ -34,7 +34,8 @@ from sweeping import (
 )
 
 from dalembert.simulate.storage import versions
-from dalembert.sweeps import store
+from dalembert.sweeps import SweepError, store
+from dalembert.sweeps.engine import _started
 from dalembert.sweeps.reductions import WORDS
 
 KILLS = 5
@@ -136,6 +137,28 @@ def test_five_workers_killed(undisturbed: Folder, tmp_path: Path):
         assert "Traceback" not in ended.err
         assert len(killed) == KILLS
         assert_finished(folder, undisturbed)
+
+
+def test_a_worker_killed_while_it_starts(undisturbed: Folder, tmp_path: Path):
+    with made(tmp_path) as folder:
+        sweep = folder.sweep()
+        waited(lambda: bool(sweep.workers()) or sweep.child.poll() is not None)
+        sweep.workers()[0].kill()
+        ended = sweep.ended()
+        assert (ended.code, "Traceback" in ended.err) == (0, False), ended
+        assert_finished(folder, undisturbed)
+
+
+def test_workers_that_never_start():
+    tries = []
+
+    def start() -> None:
+        tries.append(1)
+        raise RuntimeError("Nanny failed to start.")
+
+    with pytest.raises(SweepError, match=r"could not be started in 5 tries: Nanny failed.*--workers 1"):
+        _started(start)
+    assert len(tries) == 5
 
 
 def test_driver_killed_then_resumed_and_stopped_twice(undisturbed: Folder, tmp_path: Path):

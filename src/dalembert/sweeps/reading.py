@@ -235,7 +235,7 @@ class Reader(Swept):
             ends[0] for axis in axes for ends in axis.draws.get(STEP, {}).values()
         ]
         for size in smallest or ([] if h is None else [h]):
-            count = time / size if time is not None else steps or 0
+            count = time / float(size) if time is not None else steps or 0
             if not count <= MOST:
                 raise self.complaint(
                     "steps" if time is None else "time",

@@ -157,7 +157,8 @@ class Store:
         return [
             name
             for name, array in self.group.arrays()
-            if name not in given and tuple(array.metadata.dimension_names or ())[: len(dims)] == dims
+            if name not in given
+            and tuple(getattr(array.metadata, "dimension_names", None) or ())[: len(dims)] == dims
         ]
 
     def damaged(self) -> dict[int, str]:
