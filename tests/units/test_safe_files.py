@@ -1,6 +1,7 @@
 """Saving destroys nothing: not what is of others, not what was there when it fails; and a file knows its system."""
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -150,7 +151,8 @@ def test_a_save_that_fails_leaves_the_old_one(runs, tmp_path, suffix, where, tro
     assert os.listdir(tmp_path) == [path.name]
     assert len(da.load(path).t) in (6, 7)
     if isinstance(trouble, OSError):
-        assert f"run{suffix} could not be written: No space left on device" in str(found.value)
+        assert str(found.value).startswith(f"{path} could not be written: No space left on device")
+        assert found.value.errno == 28
     runs[1].save(path, overwrite=True)
     assert len(da.load(path).t) == 7
 
@@ -169,6 +171,16 @@ def test_a_replacement_killed_between_its_renames(runs, tmp_path):
     runs[0].save(path, overwrite=True)
     assert len(da.load(path).t) == 6
     assert os.listdir(tmp_path) == ["run.zarr"]
+
+
+def test_a_link_to_a_folder_of_another_name(runs, tmp_path):
+    (tmp_path / "data").mkdir()
+    link = tmp_path / "run.zarr"
+    link.symlink_to(tmp_path / "data", target_is_directory=True)
+    runs[0].save(link)
+    runs[1].save(link, overwrite=True)
+    assert link.is_symlink()
+    assert len(da.load(link).t) == 7
 
 
 def test_leftovers_of_killed_saves_go(runs, tmp_path):
@@ -341,6 +353,22 @@ def test_missing_and_damaged_blocks_are_told_and_computed_again(swept, tmp_path)
         data = da.sweep(SPEC, path).load()
     assert bits(data, ("attempts",)) == wanted
     assert bits(da.open_sweep(path).load(), ("attempts",)) == wanted
+
+
+def test_a_sweep_of_version_0_8_is_read(swept, tmp_path):
+    path = tmp_path / "sweep.zarr"
+    shutil.copytree(swept, path)
+    (path / ".dalembert.json").unlink()
+    index = json.loads((path / "zarr.json").read_text())
+    index["attributes"]["format"] = 1
+    (path / "zarr.json").write_text(json.dumps(index))
+    with pytest.warns(UserWarning, match=r"version 0\.8 or before, without checksums"):
+        found = da.open_sweep(path).load()
+    assert found.drop_attrs().identical(da.open_sweep(swept).load().drop_attrs())
+    with pytest.raises(ValueError, match=r"is a sweep, not a trajectory; dalembert\.open_sweep"):
+        da.load(path)
+    with pytest.raises(ValueError, match=r"it is a dalembert sweep; dalembert\.open_sweep"):
+        da.load(swept)
 
 
 def test_stray_files_in_a_store(swept, tmp_path):

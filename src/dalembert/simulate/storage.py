@@ -182,10 +182,10 @@ def save(sol: Trajectory, path: Any, overwrite: bool = False) -> None:
         raise
     except OSError as error:
         kept = "; what was there is as it was" if path.exists() else ""
-        raise OSError(
-            error.errno,
-            f"{path} could not be written: {error.strerror or error}{kept}. Make room, or choose another place",
-        ) from error
+        said = f"{path} could not be written: {error.strerror or error}{kept}. Make room, or choose another place"
+        failure = OSError(said)
+        failure.errno = error.errno
+        raise failure from error
 
 
 def check_target(path: Path, overwrite: bool) -> None:
@@ -203,7 +203,7 @@ def check_target(path: Path, overwrite: bool) -> None:
         raise FileExistsError(f"{path} is a folder; choose another name")
     if not where.exists():
         return
-    foreign = _foreign(where)
+    foreign = _foreign(where, path.suffix)
     if not foreign and aside(where).exists() and not _foreign(aside(where), path.suffix):
         remove(aside(where))  # of a save that was killed when all was done but this
     if foreign:
@@ -215,9 +215,8 @@ def check_target(path: Path, overwrite: bool) -> None:
         )
 
 
-def _foreign(path: Path, suffix: str = "") -> str:
+def _foreign(path: Path, suffix: str) -> str:
     """Why what is there is not a trajectory that this library wrote; empty where it is one."""
-    suffix = suffix or path.suffix
     if path.is_dir() != (suffix == ".zarr"):
         return f"is a {'folder' if path.is_dir() else 'file'}, as no trajectory of this kind is"
     if suffix == ".nc":
@@ -299,11 +298,11 @@ def _tail(path: Path) -> bytes:
         return file.read()
 
 
-def _read(path: Path) -> "xarray.Dataset":
+def _read(path: Path, suffix: str) -> "xarray.Dataset":
     """The dataset in a file, its digests checked before anything looks into it; Damaged where they do not match."""
     import xarray
 
-    if path.suffix == ".nc":
+    if suffix == ".nc":
         if path.is_dir():
             raise ValueError("it is a folder")
         content = path.read_bytes()
@@ -352,13 +351,13 @@ def load(path: Any, system: System | None = None, check: bool = True) -> Traject
     path = Path(path)
     if path.suffix not in (".zarr", ".nc"):
         raise ValueError(f"load knows the suffixes .zarr and .nc (NetCDF), got {path.name!r}")
-    where = path
-    if not path.exists() and aside(path).exists():
-        where = aside(path)  # a save was cut off between its two last steps
+    where = path.resolve()
+    if not path.exists() and aside(where).exists():
+        where = aside(where)  # a save was cut off between its two last steps
     elif not path.exists():
         raise FileNotFoundError(f"no trajectory at {path}")
     try:
-        data = _read(where)
+        data = _read(where, path.suffix)
     except Damaged as error:
         raise Damaged(f"{path} is damaged and was not read: {error}. Take a copy, or run it again") from None
     except MemoryError:

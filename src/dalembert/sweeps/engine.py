@@ -75,7 +75,7 @@ def local_cluster(workers: int | None = None) -> Iterator[Any]:
 
 
 def _started(start: Callable[[], Any]) -> Any:
-    """What `start` gives; a worker that is lost while it starts, for which dask has no second try, is started anew."""
+    """What `start` gives. A worker that is lost while it starts, for which dask has no second try, starts anew."""
     for tries in range(1, FAILURES + 1):
         try:
             return start()
