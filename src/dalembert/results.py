@@ -41,7 +41,10 @@ def _zoo_system(told: dict[str, Any]) -> System | None:
     kind = getattr(zoo, name, None)
     if kind is None or kind.__module__ != module:
         return None
-    arguments = json.loads(told["parameters"]) | json.loads(told["options"])
+    parameters = json.loads(told["parameters"])
+    # Of an ensemble in which a parameter varies, or of a parameter that is an array.
+    parameters = {name: np.asarray(x) if isinstance(x, list) else x for name, x in parameters.items()}
+    arguments = parameters | json.loads(told["options"])
     if "point" in arguments:
         arguments["coordinates"] = arguments.pop("point")
     if not set(arguments) <= set(inspect.signature(kind).parameters):

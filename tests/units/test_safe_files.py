@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 from unittest import mock
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -481,6 +482,18 @@ def test_the_system_must_be_that_of_the_file(tmp_path):
     assert da.load(path, system=da.zoo.Snakeboard(mass=1.4), check=False).system.mass == 1.4
     with pytest.raises(ValueError, match="has the coordinates"):
         da.load(path, system=oscillator(), check=False)
+
+
+def test_an_ensemble_in_which_a_parameter_varies(tmp_path):
+    """Its system comes back, too, with the values of every member."""
+    cvt = da.zoo.PendulumCVT()
+    many = eqx.tree_at(lambda system: system.eps, cvt, np.array([0.1, 0.2]))
+    q0, v0 = cvt.start("rotating")
+    sol = da.ensemble(many, da.LeapFrog(), np.stack([q0, q0]), v0, h=0.1, steps=4, vary=["eps"])
+    sol.save(tmp_path / "run.zarr")
+    for back in (da.load(tmp_path / "run.zarr"), da.load(tmp_path / "run.zarr", system=cvt)):
+        np.testing.assert_array_equal(back.system.eps, [0.1, 0.2])
+        np.testing.assert_allclose(back.member(1).energy(), sol.member(1).energy(), rtol=1e-14)  # rounding
 
 
 def test_the_functions_must_be_those_of_the_file(tmp_path):

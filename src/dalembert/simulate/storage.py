@@ -1,5 +1,6 @@
 """Trajectories on disk: Zarr and NetCDF through xarray, with names, units and provenance."""
 
+import dataclasses
 import io
 import json
 import re
@@ -383,10 +384,23 @@ def load(path: Any, system: System | None = None, check: bool = True) -> Traject
             stacklevel=3,
         )
     if system is not None:
+        system = _varied(trajectory, system)
         different = _difference(trajectory, system, check)
         if different:
             raise ValueError(f"{path} is not a run of the system given: {different}")
+        trajectory = dataclasses.replace(trajectory, system=system)
     return trajectory
+
+
+def _varied(sol: Trajectory, system: System) -> System:
+    """The system with the values of every member in place of the parameters that vary in an ensemble."""
+    stored = json.loads((sol.stored or {})["parameters"])
+    names = list(_parameters(system))
+    if sol.varied is None or not any(sol.varied) or not set(names) <= set(stored):
+        return system
+    leaves, tree = jax.tree.flatten(system)
+    given = zip(names, leaves, sol.varied[: len(leaves)], strict=True)
+    return jax.tree.unflatten(tree, [np.asarray(stored[name]) if v else x for name, x, v in given])
 
 
 def _difference(sol: Trajectory, system: System, check: bool) -> str:
