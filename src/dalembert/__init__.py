@@ -31,7 +31,7 @@ from dalembert.methods import (
 )
 from dalembert.model import Chart, GroupSystem, RheonomicSystem, Symmetry, System, groups, scene, system
 from dalembert.reduction import classify, reduce
-from dalembert.results import explore, load, sweep
+from dalembert.results import explore, load, open_sweep, sweep
 from dalembert.simulate import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ __all__ = [
     "groups",
     "load",
     "nonholonomy",
+    "open_sweep",
     "reduce",
     "reduction",
     "scene",

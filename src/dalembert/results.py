@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from dalembert import zoo
 from dalembert.model import System, check_system, kind_from_module, wrong
 from dalembert.simulate import Trajectory
 from dalembert.simulate.storage import load as load_arrays
+from dalembert.simulate.storage import unlike
 from dalembert.simulate.trajectory import views
 
 
@@ -39,7 +41,10 @@ def _zoo_system(told: dict[str, Any]) -> System | None:
     kind = getattr(zoo, name, None)
     if kind is None or kind.__module__ != module:
         return None
-    arguments = json.loads(told["parameters"]) | json.loads(told["options"])
+    parameters = json.loads(told["parameters"])
+    # Of an ensemble in which a parameter varies, or of a parameter that is an array.
+    parameters = {name: np.asarray(x) if isinstance(x, list) else x for name, x in parameters.items()}
+    arguments = parameters | json.loads(told["options"])
     if "point" in arguments:
         arguments["coordinates"] = arguments.pop("point")
     if not set(arguments) <= set(inspect.signature(kind).parameters):
@@ -47,17 +52,28 @@ def _zoo_system(told: dict[str, Any]) -> System | None:
     return kind(**arguments)
 
 
-def load(path: Any, system: System | None = None) -> Trajectory:
-    """Reads a trajectory that `Trajectory.save` wrote (.zarr or .nc).
+def load(path: Any, system: System | None = None, *, check: bool = True) -> Trajectory:
+    """Reads a trajectory that `Trajectory.save` wrote (.zarr or .nc), and refuses one that is damaged.
 
     A run of a zoo system comes back with its system. For a system of your own pass it as `system`; without
-    it arrays, energy and constraint residual are there, but nothing that needs the functions.
+    it arrays, energy and constraint residual are there, but nothing that needs the functions. A system whose
+    parameters, options, energy or constraints are not those of the run is refused; `check=False` takes it as it is.
     """
     if system is not None:
         check_system(system)
-        return load_arrays(path, system)
+        return load_arrays(path, system, check)
     trajectory = load_arrays(path)
-    return dataclasses.replace(trajectory, system=_zoo_system(trajectory.stored or {}))
+    found = _zoo_system(trajectory.stored or {})
+    different = "" if found is None or not check else unlike(trajectory, found)
+    if different:
+        # A function, such as the field of NonholonomicParticle, is not in the file.
+        warnings.warn(
+            f"{path} was made with functions that are not in the file, so it comes without its system: {different}. "
+            "Give the system: load(path, system=...)",
+            stacklevel=2,
+        )
+        found = None
+    return dataclasses.replace(trajectory, system=found)
 
 
 def zoo_systems() -> dict[str, type[System]]:
@@ -110,7 +126,7 @@ def sweep(
     """Runs methods x steps x parameters x starts and keeps a few numbers of each trajectory: an xarray dataset.
 
     `spec` is the path of a TOML file, or a dictionary with the same entries; `store` a .zarr folder, which holds the
-    result and can be opened by xarray.open_zarr. By default the cores of this machine work, or `workers` processes;
+    result and is opened again by `open_sweep`. By default the cores of this machine work, or `workers` processes;
     `scheduler` is the address of a dask scheduler whose workers do it instead. Where the store is there already, only
     what is missing in it is computed, bit for bit what an undisturbed sweep gives; `resume=False` refuses it. A store
     of another spec or version is refused with the difference. What could not be finished raises da.SweepError, and
@@ -119,6 +135,17 @@ def sweep(
     from dalembert.sweeps import sweep as run
 
     return run(spec, store, system_kind, scheduler, resume, workers, progress)
+
+
+def open_sweep(store: Any) -> Any:
+    """Opens the result of a sweep as an xarray dataset, and refuses one that is damaged.
+
+    Every file is checked first: whether it is there, and as it was written. A store that is not complete may be
+    opened; what is not computed yet is NaN, or -1 in whole numbers.
+    """
+    from dalembert.sweeps import open_sweep as opened
+
+    return opened(store)
 
 
 def system_kind(name: str) -> Any:

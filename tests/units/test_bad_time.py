@@ -247,7 +247,7 @@ def test_a_member_that_fails_keeps_its_last_state_and_the_others_go_on():
 def test_files_bring_back_times_and_what_was_told(suffix, tmp_path):
     for system in (SHAKEN, BALL):
         sol = from_start(system, da.EDLA(), steps=10)
-        sol.save(tmp_path / f"run{suffix}")
+        sol.save(tmp_path / f"run{suffix}", overwrite=True)
         back = da.load(tmp_path / f"run{suffix}")
         assert system is BALL or np.ptp(np.diff(back.t)) > 1e-3
         assert set(back.told) == {"h", "S", "G", "E_plus", "p_plus", "continued"}

@@ -143,6 +143,31 @@ REFUSED = {
     "numbers for names": (grid("start = [1.0]", start=None), "grid.start", "takes names"),
     "start without v": (written(start="{ q = [1.0] }  # here"), "start", "takes a name, or"),
     "start of texts": (written(start='{ q = [1, 2, "a"], v = [0, 0, 0] }  # here'), "start.q", "finite numbers"),
+    "number of more than 64 bits": (grid(f"eps = [1{'0' * 400}]"), "grid.eps", "finite numbers"),
+    "spacing is a list": (
+        grid("eps = { from = 1.0, to = 2.0, count = 3, spacing = [] }"), "grid.eps", "linear, log, got",
+    ),
+    "range too wide": (grid("eps = { from = -1e308, to = 1e308, count = 3 }"), "grid.eps", "can span"),
+    "distribution too wide": (sampled("eps = { log-uniform = [1e-300, 1e300] }"), "random.eps", "can span"),
+    "nested parameter": (
+        written("[parameters]\neps = { a = { b = 1 } }  # here\n[grid]\nh = [0.1]", **H), "parameters.eps",
+        "a list of such, or a text, got {'a'",
+    ),
+    "uneven parameter": (
+        written("[parameters]\neps = [[1.0], [1.0, 2.0]]  # here\n[grid]\nh = [0.1]", **H), "parameters.eps",
+        "a list of such",
+    ),
+    "direction is a table": (
+        written(f'{SECTION}\ncoordinate = "xi"\ndirection = {{ up = 1 }}  # here'), "section.direction", "one of up",
+    ),
+    "count beyond the memory": (
+        grid("eps = { from = 0.0, to = 1.0, count = 1000000000000000000 }"), "grid.eps",
+        "count = 1,000,000,000,000,000,000 values would take 200 EB of memory, and this machine has",
+    ),
+    "more steps than can be counted": (
+        written(steps="1000000000000000000  # here"), "steps", "1e\\+18 steps, and no more than 9.01e\\+15",
+    ),
+    "more time than can be counted": (written(steps=None, time="1e300  # here"), "time", "can be counted"),
     "members not swept": (
         written(members='"math:pow"  # here'), "members", "takes 'x', which is not swept",
     ),

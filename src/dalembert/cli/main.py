@@ -73,6 +73,7 @@ def run(
     out: str | None = None,
     plot: str | None = None,
     animate: str | None = None,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Run a method on a system and say what was conserved.
 
@@ -100,6 +101,8 @@ def run(
     animate
         Write the motion to this .html file, which any browser plays, or to a .gif or .mp4 file; --save-every 1 makes
         it smoother where steps are left out.
+    overwrite
+        Replace a trajectory that is there under the name given by --out; anything else is never replaced.
     """
     from dalembert.cli.run import run_and_report
 
@@ -108,7 +111,7 @@ def run(
     every = _whole_or_none("--save-every", save_every)
     if method is None:
         method = "frame" if made.group is None else "lie-gni"
-    run_and_report(console, made, method_named(method), h, count, start, every, out, plot, animate)
+    run_and_report(console, made, method_named(method), h, count, start, every, out, plot, animate, overwrite)
 
 
 @app.command

@@ -11,6 +11,7 @@ from rich.table import Table
 from dalembert.methods import Method
 from dalembert.model import System, annihilator
 from dalembert.simulate import SimulationError, Status, Trajectory, simulate
+from dalembert.simulate.storage import check_target as check_trajectory_target
 
 FIGURES = (".png", ".svg", ".pdf")
 ANIMATIONS = (".html", ".gif", ".mp4")
@@ -98,9 +99,10 @@ def run_and_report(
     out: str | None,
     plot: str | None,
     animate: str | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Runs, prints the table, writes the files asked for; a run cut short still leaves them."""
-    _check_paths(out, plot, animate)
+    _check_paths(out, plot, animate, overwrite)
     if h is None:
         h = system.step
     if h is None:
@@ -123,7 +125,7 @@ def run_and_report(
     for remark in sol.method.remarks(sol) if sol.method is not None else []:
         console.print(f"Beware: {remark}", style="yellow", highlight=False)
     if out is not None:
-        sol.save(out)
+        sol.save(out, overwrite)
         console.print(f"wrote {out} ({len(sol.t):,} rows)", highlight=False)
     if plot is not None:
         figure(sol, Path(plot))
@@ -139,7 +141,7 @@ def run_and_report(
         raise SystemExit(130)
 
 
-def _check_paths(out: str | None, plot: str | None, animate: str | None) -> None:
+def _check_paths(out: str | None, plot: str | None, animate: str | None, overwrite: bool) -> None:
     for option, path, suffixes in (
         ("--out", out, (".zarr", ".nc")),
         ("--plot", plot, FIGURES),
@@ -153,6 +155,8 @@ def _check_paths(out: str | None, plot: str | None, animate: str | None) -> None
             raise ValueError(f"{option}: the folder of {path!r} does not exist; make it first")
         if Path(path).exists() and Path(path).is_dir() != path.endswith(".zarr"):
             raise ValueError(f"{option}: {path!r} exists and is not such a file; choose another name")
+    if out is not None:
+        check_trajectory_target(Path(out), overwrite)
     if animate is not None:
         from dalembert.view.animation import check_target  # matplotlib takes half a second to import
 

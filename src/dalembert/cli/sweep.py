@@ -19,7 +19,7 @@ def sweep_and_report(
     data = sweep(spec, out, scheduler, resume, workers=workers, progress=True)
     _print(console, out)
     console.print(_outcome(data))
-    console.print(f"[dim]xarray.open_zarr({out!r}) opens it[/]", highlight=False)
+    console.print(f"[dim]dalembert.open_sweep({out!r}) opens it[/]", highlight=False)
 
 
 def show_status(console: Console, path: str) -> None:

@@ -1,23 +1,45 @@
 """Trajectories on disk: Zarr and NetCDF through xarray, with names, units and provenance."""
 
+import dataclasses
+import io
 import json
+import re
+import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import Status, method_from_text
-from dalembert.model import System
-from dalembert.numerics import is_traced
-from dalembert.simulate.trajectory import Trajectory
+from dalembert.model import System, annihilator, total_energy
+from dalembert.numerics import hurried, is_traced
+from dalembert.simulate.durable import (
+    MANIFEST,
+    Damaged,
+    amiss,
+    aside,
+    beside,
+    contents,
+    digest,
+    put,
+    remove,
+    replace,
+    restore,
+    sealed,
+    sync,
+    unsealed,
+)
+from dalembert.simulate.trajectory import Trajectory, residual_at
 
 if TYPE_CHECKING:
     import xarray
 
 ARRAYS = ("q", "v", "v_full")
-FORMAT = 1
+FORMAT, KIND = 2, "dalembert trajectory"
+"""Format 1, that of version 0.8 and before, has no digests."""
 
 
 def versions() -> dict[str, str]:
@@ -36,6 +58,10 @@ def _parameters(system: System) -> dict[str, Any]:
     return {jax.tree_util.keystr(path).lstrip("."): np.asarray(leaf).tolist() for path, leaf in leaves}
 
 
+def _options(system: System) -> dict[str, str]:
+    return {name: x for name, x in vars(system).items() if isinstance(x, str)}
+
+
 def to_xarray(sol: Trajectory) -> "xarray.Dataset":
     """A dataset with dimensions time, coordinate and constraint; of an ensemble, with member first."""
     import xarray
@@ -52,6 +78,8 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
     across = {"q": "coordinate", "v": "coordinate" if moving == names else "velocity"}
     across["v_full"] = across["v"]
     pairs: dict[str, Any] = {name: ((*rows, across[name]), np.asarray(getattr(sol, name))) for name in ARRAYS}
+    if sol.near is not None:
+        pairs["near"] = ((*rows, "coordinate"), np.asarray(sol.near))
     if many:
         pairs |= {name: ("member", np.asarray(getattr(sol, name))) for name in ("code", "steps", "residual")}
         pairs["step"] = ("member", np.broadcast_to(np.asarray(sol.h), len(sol.q)))
@@ -67,10 +95,7 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
     data = xarray.Dataset(
         {
             **pairs,
-            "multipliers": ((*rows, "constraint"), np.asarray(sol.multipliers)),
-            "energy": (rows, sol.energy()),
-            "energy_full": (rows, sol.energy(full=True)),
-            "constraint_residual": (rows, sol.constraint_residual()),
+            **_measures_of(sol, rows),
             **_told(sol, rows),
         },
         coords=coords,
@@ -79,7 +104,9 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
         "q": "configuration",
         "v": "velocity, on the constraint",
         "v_full": "the method's own velocity",
+        "near": "configuration, without the full turns of its angles",
         "multipliers": "Lagrange multipliers: d/dt dL/dv - dL/dq = A(q)^T lam",
+        "t_multipliers": "time at which the multipliers count",
         "energy": "total energy of v",
         "energy_full": "total energy of v_full",
         "constraint_residual": "largest entry of A(q) v, or of A v - b where the constraints are affine",
@@ -89,11 +116,10 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
         if name in data:
             data[name].attrs["long_name"] = text
     if system is not None:
-        static = {k: v for k, v in vars(system).items() if isinstance(v, str)}
         told = {
             "system": f"{type(system).__module__}:{type(system).__qualname__}",
             "parameters": json.dumps(_parameters(system)),
-            "options": json.dumps(static),
+            "options": json.dumps(_options(system)),
         }
     else:
         told = {key: stored[key] for key in ("system", "parameters", "options")}
@@ -119,6 +145,25 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
     return data
 
 
+def _measures_of(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
+    """What the system's functions say of the rows; of functions that changed since the run, nothing."""
+    if not sol.changed:
+        return {
+            "multipliers": ((*rows, "constraint"), np.asarray(sol.multipliers)),
+            "t_multipliers": (rows, np.broadcast_to(np.asarray(sol.t_multipliers), np.shape(sol.q)[:-1])),
+            "energy": (rows, sol.energy()),
+            "energy_full": (rows, sol.energy(full=True)),
+            "constraint_residual": (rows, sol.constraint_residual()),
+        }
+    warnings.warn(
+        f"the functions of {sol.system.label if sol.system is not None else 'the system'} have changed since this run: "
+        "its energy and constraint residual are left out, and multipliers that the method did not compute are NaN",
+        stacklevel=4,
+    )
+    lam = np.full((*np.shape(sol.q)[:-1], 0), np.nan) if sol.lam is None else np.asarray(sol.lam)
+    return {"multipliers": ((*rows, "constraint"), lam)}
+
+
 def _told(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
     """What the method says of its steps, and the moving energy where the constraints are affine."""
     n, found = np.shape(sol.q)[-1], {}
@@ -128,41 +173,330 @@ def _told(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
             for i, size in enumerate(np.shape(x)[len(rows) :])
         ]
         found[f"told_{name}"] = ((*rows, *axes), np.asarray(x))
-    if (sol.system is not None and sol.system.affine) or "moving_energy" in (sol.stored or {}):
+    if not sol.changed and (
+        (sol.system is not None and sol.system.affine) or "moving_energy" in (sol.stored or {})
+    ):
         found["moving_energy"] = (rows, sol.moving_energy())
     return found
 
 
-def save(sol: Trajectory, path: Any) -> None:
-    """Writes to PATH.zarr (a folder) or PATH.nc (NetCDF 4); an existing result is replaced."""
+def save(sol: Trajectory, path: Any, overwrite: bool = False) -> None:
+    """Writes to PATH.zarr (a folder) or PATH.nc (NetCDF 4), in one piece or not at all.
+
+    A trajectory that is there already is replaced with `overwrite=True` alone, anything else never.
+    """
     path = Path(path)
+    check_target(path, overwrite)
     data = to_xarray(sol)
-    if path.suffix == ".zarr":
-        # Zarr 2, because text arrays have no settled form in Zarr 3 yet.
-        data.to_zarr(path, mode="w", zarr_format=2, consolidated=True)
-    elif path.suffix == ".nc":
-        data.to_netcdf(path, mode="w", engine="h5netcdf")
-    else:
+    made = _zarr_files(data) if path.suffix == ".zarr" else _netcdf(data)
+    where = path.resolve()
+    try:
+        with beside(where) as new:
+            if isinstance(made, bytes):
+                put(new, made)
+            else:
+                for name, content in made.items():
+                    (new / name).parent.mkdir(parents=True, exist_ok=True)
+                    put(new / name, content)
+                sync(here for here in [*new.rglob("*"), new] if here.is_dir())
+            check_target(path, overwrite)  # something may have come there meanwhile
+            replace(new, where)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        kept = "; what was there is as it was" if path.exists() else ""
+        said = f"{path} could not be written: {error.strerror or error}{kept}. Make room, or choose another place"
+        failure = OSError(said)
+        failure.errno = error.errno
+        raise failure from error
+
+
+def check_target(path: Path, overwrite: bool) -> None:
+    """Refuses a path to which a trajectory cannot be saved."""
+    path = Path(path)
+    if path.suffix not in (".zarr", ".nc"):
         raise ValueError(f"save knows the suffixes .zarr and .nc (NetCDF), got {path.name!r}")
+    where = path.resolve()
+    if not where.parent.is_dir():
+        raise FileNotFoundError(f"the folder of {path} does not exist; make it first")
+    restore(where)
+    if where.is_dir() and not any(where.iterdir()):
+        if path.suffix == ".zarr":
+            return  # an empty folder holds nothing to lose
+        raise FileExistsError(f"{path} is a folder; choose another name")
+    if not where.exists():
+        return
+    foreign = _foreign(where, path.suffix)
+    if not foreign and aside(where).exists() and not _foreign(aside(where), path.suffix):
+        remove(aside(where))  # of a save that was killed when all was done but this
+    if foreign:
+        raise FileExistsError(f"{path} exists and {foreign}; it is never overwritten: choose another name")
+    if not overwrite:
+        raise FileExistsError(
+            f"{path} holds a trajectory already; choose another name, or replace it: save(path, overwrite=True), "
+            "on the command line --overwrite"
+        )
 
 
-def load(path: Any, system: System | None = None) -> Trajectory:
-    """Reads what `save` wrote. Give the system to compute further with it."""
+def _foreign(path: Path, suffix: str) -> str:
+    """Why what is there is not a trajectory that this library wrote; empty where it is one."""
+    if path.is_dir() != (suffix == ".zarr"):
+        return f"is a {'folder' if path.is_dir() else 'file'}, as no trajectory of this kind is"
+    if suffix == ".nc":
+        if _TRAILER.search(_tail(path)):
+            return ""
+        try:
+            found = _old_attributes(path)
+        except Exception:  # whatever HDF5 makes of a file that is something else
+            found = {}
+        return "" if _is_old(found) else "is not a trajectory that this library wrote"
+    if (path / MANIFEST).is_file():
+        try:
+            told = unsealed(path / MANIFEST)
+        except Damaged as error:
+            return f"cannot be identified, as {error}"
+        if told["kind"] != KIND:
+            return f"is a {told['kind']}, not a trajectory"
+        known = {MANIFEST, *told["files"]}
+        more = [name for name in contents(path) if name not in known]
+    else:
+        try:
+            found = json.loads((path / ".zattrs").read_text())
+        except (OSError, ValueError):
+            found = {}
+        if not isinstance(found, dict) or not _is_old(found):
+            return "is not a trajectory that this library wrote"
+        parts = re.compile(r"([^/]+/)?\.z(array|attrs|group|metadata)|[^/]+/\d+(\.\d+)*")
+        more = [name for name in contents(path) if not parts.fullmatch(name)]
+    return f"holds {more[0]!r}, which no trajectory has" if more else ""
+
+
+def _is_old(told: Any) -> bool:
+    """Whether these are the attributes of a trajectory of version 0.8 or before, which had no digests."""
+    return told.get("format") == 1 and {"system", "parameters", "method", "save_every"} <= set(told)
+
+
+def _old_attributes(path: Path) -> dict[str, Any]:
     import xarray
 
+    with xarray.open_dataset(path, engine="h5netcdf") as data:
+        return dict(data.attrs)
+
+
+def _zarr_files(data: "xarray.Dataset") -> dict[str, bytes]:
+    """The files of the dataset as a Zarr folder, by name, with the manifest last."""
+    from numcodecs import CRC32, Zstd
+    from zarr.storage import MemoryStore
+
+    # Zarr 2, because text arrays have no settled form in Zarr 3 yet. The checksum is for those who read the folder
+    # without `load`.
+    codecs = {name: {"filters": [Zstd(1), CRC32()], "compressors": None} for name in data.variables}
+    kept: dict[str, Any] = {}
+    data.to_zarr(MemoryStore(kept), mode="w", zarr_format=2, consolidated=True, encoding=codecs)
+    files = {name: content.to_bytes() for name, content in kept.items()}
+    told = {"kind": KIND, "format": FORMAT, "files": {name: digest(x) for name, x in sorted(files.items())}}
+    return files | {MANIFEST: sealed(told)}
+
+
+def _netcdf(data: "xarray.Dataset") -> bytes:
+    """The dataset as a NetCDF file with its digest behind: HDF5 itself writes to memory alone, where it cannot fail
+    half-way, and readers of HDF5 ignore what comes after its end."""
+    checked = {
+        name: {"fletcher32": True}
+        for name, x in data.variables.items()
+        if x.dtype.kind in "fiu" and x.ndim and x.size
+    }
+    made: Any = data.to_netcdf(engine="h5netcdf", encoding=checked)
+    body = bytes(made)
+    return body + f"\ndalembert sha256 {digest(body)}\n".encode()
+
+
+_TRAILER = re.compile(rb"\ndalembert sha256 ([0-9a-f]{64})\n\Z")
+_LENGTH = len("\ndalembert sha256 \n") + 64
+
+
+def _tail(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _LENGTH))
+        return file.read()
+
+
+def _read(path: Path, suffix: str) -> "xarray.Dataset":
+    """The dataset in a file, its digests checked before anything looks into it; Damaged where they do not match."""
+    import xarray
+
+    if suffix == ".nc":
+        if path.is_dir():
+            raise ValueError("it is a folder")
+        content = path.read_bytes()
+        trailer = _TRAILER.search(content[-_LENGTH:])
+        body = content[:-_LENGTH] if trailer else content
+        if trailer and digest(body).encode() != trailer[1]:
+            raise Damaged("its digest does not match")
+        with xarray.open_dataset(io.BytesIO(body), engine="h5netcdf") as data:
+            data.load()
+        return _verified(data, trailer is not None)
+    if not path.is_dir():
+        raise ValueError("it is a file")
+    if not (path / MANIFEST).is_file():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with xarray.open_zarr(path) as data:
+                data.load()
+        return _verified(data, False)
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.storage import MemoryStore
+
+    told = unsealed(path / MANIFEST)
+    if told["kind"] != KIND:
+        raise ValueError(f"it is a {told['kind']}")
+    wrong = amiss(path, told["files"])
+    if wrong:
+        raise Damaged(wrong)
+    made = default_buffer_prototype().buffer.from_bytes
+    files = {name: made((path / name).read_bytes()) for name in told["files"]}
+    with xarray.open_zarr(MemoryStore(files), consolidated=True, zarr_format=2) as data:
+        data.load()
+    return data
+
+
+def _verified(data: "xarray.Dataset", checked: bool) -> "xarray.Dataset":
+    if not checked and data.attrs.get("format") == FORMAT:
+        raise Damaged("its digest is missing or damaged")
+    return data
+
+
+def load(path: Any, system: System | None = None, check: bool = True) -> Trajectory:
+    """Reads what `save` wrote. Give the system to compute further with it: it must be that of the run.
+
+    `check=False` takes the system as it is.
+    """
     path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"no trajectory at {path}")
     if path.suffix not in (".zarr", ".nc"):
         raise ValueError(f"load knows the suffixes .zarr and .nc (NetCDF), got {path.name!r}")
-    opened = (
-        xarray.open_zarr(path) if path.suffix == ".zarr" else xarray.open_dataset(path, engine="h5netcdf")
-    )
-    with opened as data:
-        data.load()
+    where = path.resolve()
+    if not path.exists() and aside(where).exists():
+        where = aside(where)  # a save was cut off between its two last steps
+    elif not path.exists():
+        raise FileNotFoundError(f"no trajectory at {path}")
+    try:
+        data = _read(where, path.suffix)
+    except Damaged as error:
+        raise Damaged(f"{path} is damaged and was not read: {error}. Take a copy, or run it again") from None
+    except MemoryError:
+        raise
+    except Exception as error:
+        hint = "; dalembert.open_sweep reads sweeps" if "dalembert sweep" in str(error) else ""
+        raise ValueError(f"{path} is not a trajectory that can be read: {error}{hint}") from error
     told = data.attrs
-    if told.get("format") != FORMAT:
+    if told.get("kind") == "dalembert sweep":  # of version 0.8
+        raise ValueError(f"{path} is a sweep, not a trajectory; dalembert.open_sweep reads it")
+    if told.get("format") not in (1, FORMAT):
         raise ValueError(f"{path} is not a trajectory of this version: its format is {told.get('format')!r}")
+    try:
+        trajectory = _trajectory(data, system)
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is not a trajectory that can be read: {type(error).__name__}: {error}"
+        ) from error
+    if told["format"] == 1:
+        warnings.warn(
+            f"{path} was written by version 0.8 or before, without digests: whether it is as it was cannot be "
+            "checked. Save it again to have them",
+            stacklevel=3,
+        )
+    if system is not None:
+        system = _varied(trajectory, system)
+        different = _difference(trajectory, system, check)
+        if different:
+            raise ValueError(f"{path} is not a run of the system given: {different}")
+        trajectory = dataclasses.replace(trajectory, system=system)
+    return trajectory
+
+
+def _varied(sol: Trajectory, system: System) -> System:
+    """The system with the values of every member in place of the parameters that vary in an ensemble."""
+    stored = json.loads((sol.stored or {})["parameters"])
+    names = list(_parameters(system))
+    if sol.varied is None or not any(sol.varied) or not set(names) <= set(stored):
+        return system
+    leaves, tree = jax.tree.flatten(system)
+    given = zip(names, leaves, sol.varied[: len(leaves)], strict=True)
+    return jax.tree.unflatten(tree, [np.asarray(stored[name]) if v else x for name, x, v in given])
+
+
+def _difference(sol: Trajectory, system: System, check: bool) -> str:
+    """What shows that a run is not one of this system; empty where nothing does."""
+    stored = sol.stored or {}
+    if list(system.coordinates) != stored["coordinates"]:
+        return f"the file has the coordinates {stored['coordinates']}, but the system given has {system.coordinates}"
+    if not check:
+        return ""
+    remedy = "give the system of the run, or check=False to take this one all the same"
+    for what, before, now in (
+        ("parameter", json.loads(stored["parameters"]), _parameters(system)),
+        ("option", json.loads(stored["options"]), _options(system)),
+    ):
+        for name in [*before, *(key for key in now if key not in before)]:
+            one, other = (told.get(name, "nothing") for told in (before, now))
+            # NaN is like itself here, and a number of 32 bits like that of 64 with the same decimals.
+            if repr(one) != repr(other) and not _alike(one, other):
+                return f"the {what} {name} is {_brief(one)} in the file, but {_brief(other)} in the system; {remedy}"
+    different = unlike(sol, system)
+    return f"{different}; {remedy}" if different else ""
+
+
+def _alike(one: Any, other: Any) -> bool:
+    try:
+        a, b = np.asarray(one, float), np.asarray(other, float)
+    except (TypeError, ValueError):
+        return False
+    return a.shape == b.shape and bool(np.array_equal(a, b, equal_nan=True))
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"
+
+
+def unlike(sol: Trajectory, system: System) -> str:
+    """Whether energy and constraint at a few rows are not those that the file has: two systems of functions may have
+    the same names and parameters. Of an ensemble the first member is looked at."""
+    stored = sol.stored or {}
+    leaves, tree = jax.tree.flatten(system)
+    if np.ndim(sol.q) == 3:
+        varied = ((True,) * len(leaves) if sol.varied is None else sol.varied)[: len(leaves)]
+        system = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
+    first = 0 if np.ndim(sol.q) == 3 else slice(None)
+    t = sol.t[0] if np.ndim(sol.t) == 2 else sol.t
+    q, v, near_q = sol.q[first], sol.v[first], (sol.q if sol.near is None else sol.near)[first]
+    if "energy" not in stored:
+        return ""
+    energy, residual = (np.asarray(stored[name])[first] for name in ("energy", "constraint_residual"))
+    # Other compilers round differently, in the last digits; systems that differ do so in the first ones. Half of the
+    # digits are between the two.
+    near = float(np.sqrt(np.finfo(q.dtype).eps))
+    for row in dict.fromkeys((0, len(q) // 2, len(q) - 1)):
+        found = [float(x) for x in _measures(system, t[row], q[row], near_q[row], v[row])]
+        for what, before, now, size in (
+            ("energy", energy[row], found[0], abs(found[1])),
+            ("residual of the constraint", residual[row], found[2], found[3]),
+        ):
+            if np.isfinite(before) and not abs(now - before) <= near * (size + abs(now) + abs(before)):
+                return f"at t = {t[row]:.6g} the {what} is {before:.10g} in the file, but {now:.10g} by the system"
+    return ""
+
+
+@hurried
+def _measures(system: System, t: Any, q: Any, near: Any, v: Any) -> tuple[Any, ...]:
+    """Energy and residual of the constraint, each with the size of the terms that may cancel in it."""
+    here = system.at(t)
+    terms = jnp.max(jnp.abs(annihilator(here, q)) @ jnp.abs(v), initial=0.0)
+    return total_energy(here, near, v), here.potential(near), residual_at(here, q, v), terms
+
+
+def _trajectory(data: "xarray.Dataset", system: System | None) -> Trajectory:
+    told = data.attrs
     try:
         method = method_from_text(told["method"])
     except ValueError:
@@ -175,14 +509,10 @@ def load(path: Any, system: System | None = None) -> Trajectory:
         **{key: told[key] for key in ("system", "parameters", "options", "method", "versions")},
         **{
             key: data[key].values
-            for key in ("energy", "energy_full", "constraint_residual", "moving_energy")
+            for key in ("energy", "energy_full", "constraint_residual", "moving_energy", "t_multipliers")
             if key in data
         },
     }
-    if system is not None and list(system.coordinates) != stored["coordinates"]:
-        raise ValueError(
-            f"{path} has the coordinates {stored['coordinates']}, but the system given has {system.coordinates}"
-        )
     if "member" in data.dims:
         end = {name: data[name].values for name in ("code", "steps", "residual")}
         end["h"] = data["step"].values
@@ -198,6 +528,7 @@ def load(path: Any, system: System | None = None) -> Trajectory:
         t=data.t.values if "t" in data else data.time.values,
         **{name: data[name].values for name in ARRAYS},
         lam=data.multipliers.values,
+        near=data.near.values if "near" in data else None,
         **end,
         varied=varied,
         system=system,

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 views: dict[str, Callable[..., Any]] = {}
 
 
-def _residual(system: System, q, v):
+def residual_at(system: System, q, v):
+    """The largest entry of A(q) v, or of A(q) v - b(q) where the constraints are affine."""
     found = jnp.sum(annihilator(system, q) * v, axis=-1)
     return jnp.max(jnp.abs(found - offsets_at(system, q) if system.affine else found), initial=0.0)
 
@@ -162,7 +163,7 @@ class Trajectory(eqx.Module):
 
     def constraint_residual(self) -> Any:
         """(K,) the largest entry of A(q) v, or of A(q) v - b(q) where the constraints are affine."""
-        return self._measured("constraint_residual", _residual, self.v)
+        return self._measured("constraint_residual", residual_at, self.v)
 
     def parasitic_amplitude(self) -> Any:
         """(K,) of a GNI or leap-frog: the size of the part of its velocity that changes sign every step.
@@ -244,11 +245,15 @@ class Trajectory(eqx.Module):
 
         return to_xarray(self)
 
-    def save(self, path: Any) -> None:
-        """Writes the trajectory to a .zarr folder or a .nc (NetCDF) file, by the suffix of `path`."""
+    def save(self, path: Any, overwrite: bool = False) -> None:
+        """Writes the trajectory to a .zarr folder or a .nc (NetCDF) file, by the suffix of `path`.
+
+        It is there in one piece or not at all. A trajectory that is there already is replaced with `overwrite=True`
+        alone, when the new one is complete; anything else is never overwritten.
+        """
         from dalembert.simulate.storage import save
 
-        save(self, path)
+        save(self, path, overwrite)
 
     @property
     def plot(self) -> Any:

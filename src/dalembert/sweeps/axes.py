@@ -1,14 +1,18 @@
 """What is swept: values on a grid, cases in a list, random samples."""
 
+import math
 import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dalembert.sweeps.complaint import Complaint
+from dalembert.sweeps.sizes import memory, words
 
 DRAWN = 4096
 """Samples drawn from one stream; fixed, so that a sample's values depend on the seed and its number alone."""
+VALUE = 200
+"""Bytes that a value of a grid takes: as a number in a list, and as text in the spec and in the store."""
 SPACINGS = {"linear": np.linspace, "log": np.geomspace}
 DISTRIBUTIONS = {"uniform": ("low", "high"), "normal": ("mean", "deviation"), "log-uniform": ("low", "high")}
 Values = list[float] | list[str]
@@ -96,13 +100,24 @@ def _range(
         raise complaint(key, f"takes numbers for from and to, got {from_!r} and {to_!r}")
     if not is_whole(count_) or count_ < 1:
         raise complaint(key, f"count must be a whole number of at least 1, got {count_!r}: the grid is empty")
-    if spacing_ not in SPACINGS:
+    there = memory()
+    if there is not None and count_ * VALUE > there:
+        raise complaint(
+            key,
+            f"count = {count_:,} values would take {words(count_ * VALUE)} of memory, and this machine has "
+            f"{words(there)}; [random] takes more",
+        )
+    if not isinstance(spacing_, str) or spacing_ not in SPACINGS:
         raise complaint(key, f"spacing must be one of {', '.join(SPACINGS)}, got {spacing_!r}")
     if spacing_ == "log" and not (from_ > 0 and to_ > 0):
         raise complaint(key, f"log spacing needs positive ends, got {from_!r} and {to_!r}")
     if count_ > 1 and from_ == to_:
         raise complaint(key, f"from and to are both {from_!r}: all {count_} values would be the same")
-    return SPACINGS[spacing_](float(from_), float(to_), count_).tolist()
+    with np.errstate(all="ignore"):
+        values = SPACINGS[spacing_](float(from_), float(to_), count_)
+    if not np.all(np.isfinite(values)):
+        raise complaint(key, f"from {from_!r} to {to_!r} is more than numbers of 64 bits can span")
+    return values.tolist()
 
 
 def distribution_of(complaint: Complaint, key: str, given: Any) -> tuple[dict[str, list[float]], str | None]:
@@ -126,14 +141,21 @@ def distribution_of(complaint: Complaint, key: str, given: Any) -> tuple[dict[st
         raise complaint(key, f"low must be less than high, got {a!r} and {b!r}")
     if kind == "log-uniform" and a <= 0:
         raise complaint(key, f"log-uniform needs positive ends, got {a!r}")
+    if not math.isfinite(b / a if kind == "log-uniform" else b - a):
+        raise complaint(key, f"from {a!r} to {b!r} is more than numbers of 64 bits can span")
     return {kind: [a, b]}, unit
 
 
 def is_number(x: Any) -> bool:
     """Whether a value is one finite real number."""
-    return isinstance(x, int | float | np.number) and not isinstance(x, bool) and bool(np.isfinite(x))
+    if not isinstance(x, int | float | np.integer | np.floating) or isinstance(x, bool):
+        return False
+    try:
+        return math.isfinite(float(x))
+    except OverflowError:  # a whole number beyond the largest of 64 bits
+        return False
 
 
 def is_whole(x: Any) -> bool:
-    """Whether a value is one whole number."""
-    return isinstance(x, int | np.integer) and not isinstance(x, bool)
+    """Whether a value is one whole number, of 64 bits."""
+    return isinstance(x, int | np.integer) and not isinstance(x, bool) and abs(int(x)) < 2**63

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dalembert.simulate.ensemble import cores
+from dalembert.sweeps.errors import SweepError
 from dalembert.sweeps.work import Done, Preview, compute, preview
 
 AHEAD = 4
@@ -58,23 +59,33 @@ def local_cluster(workers: int | None = None) -> Iterator[Any]:
         "distributed.worker.profile.enabled": False,  # it looks at what a worker does a hundred times a second
     }
     flags = f"{os.environ.get('XLA_FLAGS', '')} {WORKER['XLA_FLAGS']}".strip()
-    with (
-        _quiet(),
-        _unseen_main(),
-        config.set(settings),
-        LocalCluster(
-            n_workers=workers or usual(),
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            scheduler_kwargs={"dashboard": False},
-            env={**WORKER, "XLA_FLAGS": flags},
-            preload=["dalembert.sweeps.worker"],
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-    ):
+    options: dict[str, Any] = {
+        "n_workers": workers or usual(),
+        "threads_per_worker": 1,
+        "processes": True,
+        "host": "127.0.0.1",
+        "dashboard_address": "127.0.0.1:0",
+        "scheduler_kwargs": {"dashboard": False},
+        "env": {**WORKER, "XLA_FLAGS": flags},
+        "preload": ["dalembert.sweeps.worker"],
+        "silence_logs": logging.CRITICAL,
+    }
+    with _quiet(), _unseen_main(), config.set(settings), _started(lambda: LocalCluster(**options)) as cluster:
         yield cluster
+
+
+def _started(start: Callable[[], Any]) -> Any:
+    """What `start` gives. A worker that is lost while it starts, for which dask has no second try, starts anew."""
+    for tries in range(1, FAILURES + 1):
+        try:
+            return start()
+        except RuntimeError as error:
+            if tries == FAILURES:
+                raise SweepError(
+                    f"workers could not be started in {FAILURES} tries: {error} They may need more memory than there "
+                    "is; fewer of them need less (workers=1, on the command line --workers 1)"
+                ) from error
+    raise AssertionError
 
 
 @contextlib.contextmanager

@@ -26,7 +26,10 @@ def is_locked(path: Path) -> bool:
     """Whether some process holds the lock."""
     if not path.exists():
         return False
-    handle = os.open(path, os.O_RDWR)
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except OSError:  # it cannot be written here, so nobody here writes
+        return False
     try:
         return not _take(handle)
     finally:

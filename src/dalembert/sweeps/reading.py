@@ -21,6 +21,8 @@ KEYS = (
     "system", "parameters", "method", "start", "h", "steps", "save_every", "time", "rows", "t0", "seed", "project",
     "members", "reduce", "window", "section", "block", "grid", "list", "random",
 )  # fmt: skip
+MOST = 2.0**53
+"""Steps of a run: beyond it, numbers of 64 bits do not tell a step from the next."""
 Find = Callable[[str], Any]
 """The class of a system from its name."""
 
@@ -34,11 +36,14 @@ def read(spec: Any, find: Find) -> Spec:
         path = Path(spec)
         if not path.is_file():
             raise FileNotFoundError(f"no spec at {path}: expected a TOML file, or a dictionary from Python")
-        text = path.read_text()
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path.name} is not a TOML file: it is not text in UTF-8 ({error})") from None
         complaint = Complaint(path.name, text)
         try:
             spec = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # of tomllib, and of numbers with too many digits
             raise ValueError(f"{path.name}: {error}") from None
     if not isinstance(spec, Mapping):
         raise ValueError(f"a spec is the path of a TOML file or a dictionary, got {type(spec).__name__}")
@@ -117,7 +122,9 @@ class Reader(Swept):
         if isinstance(kind, System):
             self.system_name = given if isinstance(given, str) else f"{kind.label} (a value)"
             if not isinstance(given, str):
-                self.objects[self.system_name] = kind if kind.recipe is None else kind.recipe
+                # A class may be shared by systems with other parameters: those of this one count.
+                own = {"parameters": getattr(kind, "parameters", None)}
+                self.objects[self.system_name] = kind if kind.recipe is None else {**kind.recipe, **own}
                 self.sendable("system", self.objects[self.system_name])
             self.sources[self.system_name] = source_of(type(kind)) if kind.recipe is None else None
             for part, function in (kind.recipe or {}).items():
@@ -160,8 +167,10 @@ class Reader(Swept):
                 raise self.complaint(where, "is swept as well; keep one")
             if isinstance(value, np.ndarray | np.number):
                 given[key] = value.tolist()
-            elif not isinstance(value, str | bool | list) and not is_number(value):
-                raise self.complaint(where, f"must be a finite number or a text, got {value!r}")
+            elif not isinstance(value, str | bool) and not is_number(value) and not _is_array(value):
+                raise self.complaint(
+                    where, f"must be a finite number, a list of such, or a text, got {value!r}"
+                )
         if not isinstance(self.kind, System):
             for key, p in self.known.parameters.items():
                 required = p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
@@ -223,7 +232,19 @@ class Reader(Swept):
             raise self.complaint("save_every", "goes with steps; with time give rows, how many are kept")
         if rows is not None and steps is not None:
             raise self.complaint("rows", "goes with time; with steps give save_every")
-        return {"h": h, "steps": steps, "save_every": every, "time": time, "rows": rows}
+        told = {"h": h, "steps": steps, "save_every": every, "time": time, "rows": rows}
+        smallest = [x for axis in axes for x in axis.columns.get(STEP, ())] + [
+            ends[0] for axis in axes for ends in axis.draws.get(STEP, {}).values()
+        ]
+        for size in smallest or ([] if h is None else [h]):
+            count = time / float(size) if time is not None else steps or 0
+            if not count <= MOST:
+                raise self.complaint(
+                    "steps" if time is None else "time",
+                    f"a run would have {count:.3g} steps, and no more than {MOST:.3g} can be counted; "
+                    "make it shorter",
+                )
+        return told
 
     def _reduce(self) -> list[str]:
         given = self.given.get("reduce", ["final", "energy"])
@@ -243,3 +264,10 @@ class Reader(Swept):
         if len(set(names)) != len(names):
             raise self.complaint("reduce", f"names a reduction twice: {', '.join(names)}")
         return names
+
+
+def _is_array(value: Any) -> bool:
+    """Whether a value is a list of numbers, or of lists of one shape."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(map(is_number, value)) or (all(map(_is_array, value)) and len({len(x) for x in value}) == 1)

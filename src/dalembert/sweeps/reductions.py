@@ -127,14 +127,14 @@ def integrals(sol: Trajectory, spec: Any) -> dict[str, Kept]:
 
 def constraint(sol: Trajectory, spec: Any) -> dict[str, Kept]:
     """The largest residual of the constraint, at the allowed and at the method's own velocity."""
-    from dalembert.simulate.trajectory import _residual
+    from dalembert.simulate.trajectory import residual_at
 
     return {
         "constraint_error": Kept(
             np.max(sol.constraint_residual(), axis=1), attrs={"long_name": "largest entry of A(q) v"}
         ),
         "own_constraint_error": Kept(
-            np.max(np.asarray(sol._measured("own", _residual, sol.v_full)), axis=1),
+            np.max(np.asarray(sol._measured("own", residual_at, sol.v_full)), axis=1),
             attrs={"long_name": "largest entry of A(q) v at the method's own velocity"},
         ),
     }

@@ -31,7 +31,7 @@ def section_of(complaint: Complaint, given: Any, known: Any) -> dict[str, Any] |
         raise complaint("section.coordinate", str(wrong("coordinate", str(name), names or ())))
     if not is_number(found["at"]):
         raise complaint("section.at", f"must be one finite number, got {found['at']!r}")
-    if found["direction"] not in DIRECTIONS:
+    if not isinstance(found["direction"], str) or found["direction"] not in DIRECTIONS:
         raise complaint(
             "section.direction", f"must be one of {', '.join(DIRECTIONS)}, got {found['direction']!r}"
         )

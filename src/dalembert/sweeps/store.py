@@ -1,20 +1,40 @@
-"""A sweep on disk: one Zarr group that xarray opens, every block a region of its own with a mark that is set last."""
+"""A sweep on disk: one Zarr group that xarray opens, every block a region of its own with a mark that is set last.
+
+Every chunk ends with a checksum. What is written once, when the store is made (metadata and coordinates), has digests
+in a manifest; it comes last, and by it a store is known.
+"""
 
 import contextlib
+import functools
 import hashlib
 import json
 import math
 import os
-import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
 
+from dalembert.simulate.durable import (
+    MANIFEST,
+    Damaged,
+    amiss,
+    beside,
+    contents,
+    digest,
+    put,
+    remove,
+    sealed,
+    sync,
+    sync_tree,
+    unsealed,
+)
 from dalembert.simulate.storage import versions
 from dalembert.sweeps.axes import DRAWN
 from dalembert.sweeps.layout import Layout
@@ -22,9 +42,12 @@ from dalembert.sweeps.lock import locked
 from dalembert.sweeps.spec import METHOD, START, STEP, Spec, named
 from dalembert.sweeps.work import Preview
 
-FORMAT, KIND = 1, "dalembert sweep"
+FORMAT, KIND = 2, "dalembert sweep"
+"""Format 1, that of version 0.8 and before, has no checksums."""
 DONE, ATTEMPTS = "done", "attempts"
-LOCK, ERRORS, INDEX = ".lock", ".errors", "zarr.json"
+LOCK, ERRORS, INDEX, MAKING = ".lock", ".errors", "zarr.json", ".making"
+# The checksum comes last, so that nothing looks into a damaged chunk.
+CODECS: dict[str, Any] = {"compressors": [ZstdCodec(level=0), Crc32cCodec()]}
 LONGEST = 16
 """Errors of blocks that are kept as text."""
 
@@ -32,17 +55,21 @@ LONGEST = 16
 class Store:
     """The folder of a sweep, opened."""
 
-    def __init__(self, path: str | Path, objects: dict[str, Any] | None = None):
+    def __init__(self, path: str | Path, objects: dict[str, Any] | None = None, verify: bool = True):
         self.path = Path(path)
+        self.checked = known(self.path) if verify else (self.path / MANIFEST).is_file()
+        """Whether there are checksums; a store of version 0.8 has none."""
         try:
             self.group = zarr.open_group(self.path, mode="r+", zarr_format=3, use_consolidated=True)
             told: dict[str, Any] = dict(self.group.attrs)
             self.spec = Spec(json.loads(told["spec"]), objects or {})
             self.layout = Layout(self.spec.shape, tuple(told["blocks"]))
-        except (KeyError, ValueError, FileNotFoundError) as error:
+        except Exception as error:  # of zarr there are many, for metadata of version 0.8 that are damaged
             raise ValueError(f"{path} is not the store of a sweep ({error})") from None
         self.told = told
         self._arrays: dict[str, Any] = {}
+        self._named: set[Path] = set()
+        """Folders whose names are on the disk."""
 
     @classmethod
     def at_work(cls, path: str, objects: dict[str, Any]) -> "Store":
@@ -52,31 +79,41 @@ class Store:
         key = (path, index.st_ino, index.st_mtime_ns)
         if key not in _opened:
             _opened.clear()
-            _opened[key] = cls(path, objects)
+            _opened[key] = cls(path, objects, verify=False)  # the driver did
         return _opened[key]
 
     def is_done(self, block: int) -> bool:
         """Whether the mark of a block is set: its file appears in one piece, and zero is never written."""
-        return (self.path / DONE / "c" / str(block)).exists()
+        return (self.path / DONE / "c" / str(block)).is_file()
 
     def done(self) -> np.ndarray:
         """The marks of all blocks, from the names of their files: a large sweep has tens of thousands."""
         folder = self.path / DONE / "c"
         done = np.zeros(self.layout.blocks, bool)
-        done[[int(name) for name in os.listdir(folder) if name.isdigit()] if folder.exists() else []] = True
+        names = os.listdir(folder) if folder.is_dir() else []
+        numbers = [int(name) for name in names if name.isascii() and name.isdigit()]
+        done[[number for number in numbers if number < len(done)]] = True
         return done
 
     def attempts(self) -> np.ndarray:
-        """How often each block was begun."""
-        return np.asarray(self._array(ATTEMPTS)[:])
+        """How often each block was begun; 0 where that cannot be read."""
+        try:
+            return np.asarray(self._array(ATTEMPTS)[:])
+        except (ValueError, OSError):
+            return np.array([self._begun(block) for block in range(self.layout.blocks)], np.uint8)
+
+    def _begun(self, block: int) -> int:
+        try:
+            return int(self._array(ATTEMPTS)[block])
+        except (ValueError, OSError):
+            return 0
 
     def begin(self, block: int) -> None:
         """Counts an attempt."""
-        array = self._array(ATTEMPTS)
-        array[block] = array[block] + 1
+        self._array(ATTEMPTS)[block] = min(self._begun(block) + 1, 255)
 
     def write(self, block: int, values: dict[str, np.ndarray]) -> None:
-        """Writes the region of a block, then its mark."""
+        """Writes the region of a block, brings it to the disk, then its mark."""
         region = self.layout.region(block)
         for name, x in values.items():
             array = self._array(name)
@@ -84,8 +121,66 @@ class Store:
             if own != known:
                 raise ValueError(f"{name} has shape {own} a member in block {block}, but {known} before")
             array[region] = x
+        files = [self.path / name for name in self.files(block)]
+        self._sync(file for file in files if self.checked or file.is_file())
         self._array(DONE)[block] = 1
+        self._sync([self.path / DONE / "c" / str(block)])
         (self.path / ERRORS / f"{block}.txt").unlink(missing_ok=True)
+
+    def _sync(self, files: Iterable[Path]) -> None:
+        """Brings files to the disk, and the folders that name them; those further up once, as they stay."""
+        files = list(files)
+        sync(files)
+        folders = {file.parent for file in files}
+        for folder in list(folders):
+            while folder not in self._named and folder != self.path:
+                self._named.add(folder)
+                folder = folder.parent
+                folders.add(folder)
+        sync(sorted(folders, key=lambda folder: -len(folder.parts)))
+
+    def files(self, block: int) -> list[str]:
+        """The files of a block without its mark: the count of its attempts, then the values of each variable."""
+        place = [str(int(i)) for i in np.unravel_index(block, self.layout.counts)]
+        found = [f"{ATTEMPTS}/c/{block}"]
+        for name in self.variables:
+            shape = self._array(name).shape
+            if 0 not in shape:  # which has no chunks
+                found.append("/".join([name, "c", *place, *["0"] * (len(shape) - len(place))]))
+        return found
+
+    @functools.cached_property
+    def variables(self) -> list[str]:
+        """The arrays that blocks write."""
+        dims = tuple(axis.name for axis in self.spec.axes)
+        given = {named(key) for key in self.spec.swept}
+        return [
+            name
+            for name, array in self.group.arrays()
+            if name not in given
+            and tuple(getattr(array.metadata, "dimension_names", None) or ())[: len(dims)] == dims
+        ]
+
+    def damaged(self) -> dict[int, str]:
+        """Of blocks that have their mark, those that are not as they were written, and what is wrong with each."""
+        if not self.checked:
+            return {}
+        found = {}
+        for block in np.flatnonzero(self.done()):
+            for name in (f"{DONE}/c/{block}", *self.files(int(block))):
+                trouble = _unsound(self.path / name)
+                if trouble:
+                    found[int(block)] = f"{name} {trouble}"
+                    break
+        return found
+
+    def forget(self, blocks: Iterable[int]) -> None:
+        """Takes back the marks of blocks, so that they are computed again."""
+        for block in blocks:
+            remove(self.path / DONE / "c" / str(block))
+            if _unsound(self.path / ATTEMPTS / "c" / str(block)):
+                remove(self.path / ATTEMPTS / "c" / str(block))
+        sync([self.path / DONE / "c"])
 
     def remember(self, block: int, trouble: str) -> None:
         """Keeps the text of an error, of the first few blocks that have one."""
@@ -96,29 +191,81 @@ class Store:
 
     def troubles(self) -> dict[int, str]:
         """The errors that were kept, by block."""
-        found = sorted((self.path / ERRORS).glob("*.txt"), key=lambda path: int(path.stem))
-        return {int(path.stem): path.read_text() for path in found}
+        found = [
+            path for path in (self.path / ERRORS).glob("*.txt") if path.stem.isascii() and path.stem.isdigit()
+        ]
+        found.sort(key=lambda path: int(path.stem))
+        return {int(path.stem): path.read_text(errors="replace") for path in found}
 
     def tidy(self) -> None:
         """Removes what writers that were killed left behind."""
         for left in self.path.rglob("*.partial"):
             left.unlink(missing_ok=True)
+        remove(self.path / MAKING)
 
     def _array(self, name: str) -> Any:
         if name not in self._arrays:
-            self._arrays[name] = self.group[name]
+            # Zarr would leave out chunks that hold nothing but NaN; here a chunk that is not there is lost.
+            with zarr.config.set({"array.write_empty_chunks": True}):
+                self._arrays[name] = self.group[name]
         return self._arrays[name]
 
 
 _opened: dict[tuple, Store] = {}
 
 
+def _unsound(path: Path) -> str:
+    """What is wrong with the file of a chunk; empty where nothing is."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    if len(data) < 5 or google_crc32c.value(data[:-4]).to_bytes(4, "little") != data[-4:]:
+        return "is damaged: its checksum does not match"
+    return ""
+
+
 def is_sweep(path: Path) -> bool:
-    """Whether there is a complete store of a sweep."""
-    if not (path / INDEX).is_file():
+    """Whether there is a complete store of a sweep, sound or not."""
+    return (path / MANIFEST).is_file() or _is_old(path)
+
+
+def _is_old(path: Path) -> bool:
+    """Whether there is a complete store of version 0.8 or before."""
+    try:
+        told = json.loads((path / INDEX).read_text())
+        attributes = told["attributes"]
+        return (
+            attributes["kind"] == KIND and attributes["format"] == 1 and bool(told["consolidated_metadata"])
+        )
+    except (OSError, ValueError, KeyError, TypeError):
         return False
-    told = json.loads((path / INDEX).read_text())
-    return told.get("attributes", {}).get("kind") == KIND and bool(told.get("consolidated_metadata"))
+
+
+def known(path: Path) -> bool:
+    """Whether a store has checksums, of which those of metadata and coordinates are verified; ValueError where there
+    is no sweep, or what is verified is not as it was."""
+    if not path.is_dir():
+        raise ValueError(f"{path} is not the store of a sweep: there is no such folder")
+    if not (path / MANIFEST).is_file():
+        if _is_old(path):
+            return False
+        raise ValueError(f"{path} is not the store of a sweep: {MANIFEST} is missing in it")
+    try:
+        told = unsealed(path / MANIFEST)
+        if told["kind"] != KIND:
+            raise ValueError(f"{path} is not the store of a sweep: it is a {told['kind']}")
+        wrong = amiss(path, told["files"])
+        if wrong:
+            raise Damaged(wrong)
+    except Damaged as error:
+        raise Damaged(
+            f"{path} is damaged: {error}. Nothing was changed; bring that file back from a copy, or choose another "
+            "store and compute it anew"
+        ) from None
+    return True
 
 
 @contextlib.contextmanager
@@ -127,27 +274,57 @@ def held(path: Path) -> Iterator[None]:
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is a file; a sweep is written to a folder")
     fresh = not path.exists()
-    if (
-        not fresh
-        and not is_sweep(path)
-        and any(x.name != LOCK for x in path.iterdir())
-        and not (path / LOCK).exists()
-    ):
-        raise ValueError(f"{path} exists and is not a sweep; choose another name")
+    if not fresh and not is_sweep(path):
+        _ours(path)
     path.mkdir(parents=True, exist_ok=True)
     with locked(path / LOCK):
         try:
             yield
         finally:
-            if fresh and not is_sweep(path):  # nothing came of it
-                shutil.rmtree(path, ignore_errors=True)
+            if not is_sweep(path):  # nothing came of it
+                _clear(path)
+                if fresh:
+                    remove(path / LOCK)
+                    with contextlib.suppress(OSError):  # something of another's came there meanwhile
+                        path.rmdir()
+
+
+def _ours(path: Path) -> list[str]:
+    """What a creation that was cut off left in a folder; ValueError where something else is in it."""
+    begun: list[str] = []
+    if (path / MAKING).is_file():
+        with contextlib.suppress(Damaged, ValueError):
+            begun = [MAKING, *unsealed(path / MAKING)["entries"]]
+    there = sorted(x.name for x in path.iterdir())
+    for name in there:
+        if name not in (LOCK, *begun):
+            raise ValueError(
+                f"{path} exists and is not a sweep: {name!r} in it is not of this library, or cannot be identified. "
+                "Nothing in it was changed; choose another name, or remove the folder yourself"
+            )
+    holder = (path / LOCK).read_bytes() if (path / LOCK).is_file() else b""
+    if (path / LOCK).is_dir() or holder.strip(b"0123456789"):
+        raise ValueError(
+            f"{path} exists and is not a sweep: {LOCK!r} in it is not of this library; choose another name"
+        )
+    return [name for name in there if name in begun]
+
+
+def _clear(path: Path) -> None:
+    """Removes what a creation that was cut off left; its own list of it last."""
+    with contextlib.suppress(ValueError):
+        for name in sorted(_ours(path), key=lambda name: name == MAKING):
+            remove(path / name)
 
 
 def create(path: Path, spec: Spec, preview: Preview, layout: Layout) -> Store:
-    """Makes all arrays, empty, with coordinates and provenance; the index, by which a store is known, last."""
-    for left in path.iterdir():  # of a creation that was cut off
-        if left.name != LOCK:
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+    """Makes all arrays, empty, with coordinates and provenance; the manifest, by which a store is known, last."""
+    _clear(path)
+    names = [*map(named, spec.swept), *preview.labels, *preview.variables, DONE, ATTEMPTS, INDEX]
+    with beside(path) as new:
+        put(new, sealed({"kind": KIND, "entries": names}))
+        os.replace(new, path / MAKING)
+    sync([path])
     group = zarr.open_group(path, mode="a", zarr_format=3)
     dims = [axis.name for axis in spec.axes]
     for axis in spec.axes:
@@ -165,12 +342,13 @@ def create(path: Path, spec: Spec, preview: Preview, layout: Layout) -> Store:
             fill_value=np.nan if dtype.kind == "f" else -1,
             dimension_names=[*dims, *each["dims"]],
             attributes=each["attrs"],
+            **CODECS,
         )
     book = {DONE: "1 where the block is complete", ATTEMPTS: "how often the block was begun"}
     for name, text in book.items():
         group.create_array(
             name, shape=(layout.blocks,), chunks=(1,), dtype="u1", fill_value=0,
-            dimension_names=["block"], attributes={"long_name": text},
+            dimension_names=["block"], attributes={"long_name": text}, **CODECS,
         )  # fmt: skip
     group.attrs.update(
         {
@@ -189,6 +367,14 @@ def create(path: Path, spec: Spec, preview: Preview, layout: Layout) -> Store:
         warnings.filterwarnings("ignore", "Object at .* is not recognized")  # the lock
         warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
         zarr.consolidate_metadata(path, zarr_format=3)
+    sync_tree(path)
+    files = [name for name in contents(path) if name not in (LOCK, MAKING)]
+    told = {name: digest((path / name).read_bytes()) for name in files}
+    with beside(path) as new:
+        put(new, sealed({"kind": KIND, "format": FORMAT, "files": told}))
+        os.replace(new, path / MANIFEST)
+    sync([path, path.parent])
+    remove(path / MAKING)
     return Store(path, spec.objects)
 
 
@@ -200,6 +386,7 @@ def _put(group: Any, name: str, values: Any, dim: str, attrs: dict[str, Any] | N
         dtype=str if text else float,
         dimension_names=[dim],
         attributes=attrs or {},
+        **CODECS,
     )
     array[:] = np.asarray(values, dtype=object if text else float)
 
@@ -220,6 +407,7 @@ def _coordinate(group: Any, spec: Spec, axis: Any, key: str) -> None:
         dtype=float,
         dimension_names=[axis.name],
         attributes=attrs,
+        **CODECS,
     )
     for low in range(0, axis.size, DRAWN * 16):
         high = min(low + DRAWN * 16, axis.size)

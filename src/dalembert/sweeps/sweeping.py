@@ -4,6 +4,7 @@ import json
 import math
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dalembert.simulate.durable import Damaged
 from dalembert.simulate.progress import progress_bar
 from dalembert.sweeps.engine import EngineLost, engine
 from dalembert.sweeps.errors import SweepError
 from dalembert.sweeps.layout import layout_of
 from dalembert.sweeps.lock import is_locked
 from dalembert.sweeps.reading import Find, read
+from dalembert.sweeps.room import check_spec, check_store
 from dalembert.sweeps.store import LOCK, Store, create, difference, held, is_sweep
 from dalembert.sweeps.work import Done, expected
 
@@ -46,6 +49,9 @@ class Standing(NamedTuple):
     """How many there are in all."""
     finished: int
     """How many are in blocks that are complete."""
+    damaged: dict[int, str]
+    """Blocks that were complete and are not as they were written, each with what is wrong; a resumed sweep computes
+    them again. They do not count as complete."""
     troubles: dict[int, str]
     """Errors of blocks that could not be computed."""
     running: bool
@@ -60,14 +66,14 @@ class Standing(NamedTuple):
 def standing(path: Any) -> Standing:
     """How far the sweep in this store is, whether or not it is running."""
     path = Path(path)
-    if not is_sweep(path):
-        raise ValueError(f"{path} is not the store of a sweep")
     store = Store(path)
-    done, attempts = store.done(), store.attempts()
+    done, attempts, damaged = store.done(), store.attempts(), store.damaged()
+    done[list(damaged)] = False
     shape = {axis.name: axis.size for axis in store.spec.axes}
     return Standing(
         path, store.told, shape, len(done), int(done.sum()), int(np.sum(np.maximum(attempts.astype(int) - 1, 0))),
-        math.prod(store.layout.shape), expected(store.layout, done), store.troubles(), is_locked(path / LOCK),
+        math.prod(store.layout.shape), expected(store.layout, done), damaged, store.troubles(),
+        is_locked(path / LOCK),
     )  # fmt: skip
 
 
@@ -85,6 +91,8 @@ def sweep(
     path = Path(store)
     if path.suffix != ".zarr":
         raise ValueError(f"a sweep is written to a .zarr folder, got {path.name!r}")
+    if not is_sweep(path):
+        check_spec(checked, path)
     with held(path), _ends_gently():
         opened = _opened(path, checked, resume)
         try:
@@ -93,6 +101,7 @@ def sweep(
                     if opened is None:
                         found = _lost(path, lambda: work.preview(checked.told, checked.objects))
                         layout = layout_of(checked, found.alone, found.row_bytes, found.gpu)
+                        check_store(checked, path, found.variables, layout, found.row_bytes)
                         opened = create(path, checked, found, layout)
                     _finish(work, opened, progress)
         except KeyboardInterrupt:
@@ -122,7 +131,38 @@ def _opened(path: Path, spec: Any, resume: bool) -> Store | None:
             f"{path} was made by another spec or version:\n{different}\nGo back to that, or choose another store"
         )
     opened.tidy()
+    damaged = opened.damaged()
+    if damaged:
+        warnings.warn(f"{path}: {_told(damaged)}; computed again", stacklevel=5)
+        opened.forget(damaged)
     return opened
+
+
+def _told(damaged: dict[int, str]) -> str:
+    block, trouble = next(iter(damaged.items()))
+    more = f", and {len(damaged) - 1:,} more" if len(damaged) > 1 else ""
+    return f"block {block} is not as it was written ({trouble}){more}"
+
+
+def open_sweep(path: Any) -> "xarray.Dataset":
+    """The dataset of a sweep, see `dalembert.open_sweep`."""
+    import xarray
+
+    path = Path(path)
+    store = Store(path)
+    damaged = store.damaged()
+    if damaged:
+        raise Damaged(
+            f"{path} is damaged: {_told(damaged)}. Run the sweep again to compute such blocks anew (on the command "
+            "line with --resume)"
+        )
+    if not store.checked:
+        warnings.warn(
+            f"{path} was written by version 0.8 or before, without checksums: whether it is as it was cannot be "
+            "checked",
+            stacklevel=3,
+        )
+    return xarray.open_zarr(path)
 
 
 def _finish(work: Any, store: Store, progress: Any) -> None:
@@ -196,7 +236,8 @@ def summary(path: Any) -> dict[str, str]:
         "dimensions": ", ".join(f"{name} {size:,}" for name, size in found.shape.items()),
         "trajectories": f"{found.finished:,} of {found.trajectories:,}",
         "blocks": f"{found.done:,} of {found.blocks:,} done"
-        + (f", {found.begun_again} begun again" if found.begun_again else ""),
+        + (f", {found.begun_again} begun again" if found.begun_again else "")
+        + (f"; {_told(found.damaged)}" if found.damaged else ""),
         "state": "complete"
         if found.complete
         else "running"
