@@ -1,0 +1,31 @@
+"""Random systems with constant mass matrices, angles, and units that differ widely: what is wrong is said."""
+
+import pytest
+from properties.attack import LONG, MEMBERS, check
+from properties.families import EVERY, FAMILIES, of_kinds
+
+
+@pytest.mark.parametrize(
+    "family",
+    of_kinds("constant metric", "angles", "scales"),
+    ids=lambda x: x.name.replace(" ", "-"),
+)
+def test_what_is_wrong_is_said(family):
+    check(family)
+
+
+def bare(method):
+    """The method without its options, but composed or not."""
+    return method.partition(":")[0].partition("@")[0]
+
+
+def test_every_method_meets_every_kind_that_it_takes():
+    assert len(FAMILIES) * MEMBERS >= 300
+    for kind in {family.kind for family in FAMILIES}:
+        families = of_kinds(kind)
+        takes = {bare(method) for family in families for method in family.takes if method in EVERY}
+        missing = takes - {bare(method) for family in families for method in family.methods}
+        # What these compile takes ten seconds each; they meet the kinds of which these are variants.
+        if kind in ("angles", "scales", "charts"):
+            missing -= set(LONG)
+        assert not missing, f"{kind}: no family is run by {', '.join(sorted(missing))}"
