@@ -164,7 +164,9 @@ def _identities(members: Members, i: int, text: str, runs: list[da.Trajectory]) 
         lam, exact = np.asarray(sol.multipliers), plain.acceleration(functions, t, q, v)[1]
         if lam.shape != exact.shape or not np.all(np.isfinite(lam)):
             return f"multipliers of shape {lam.shape}, expected {exact.shape}, or not finite"
-        worst.append(np.max(np.abs(lam - exact)) / (1 + np.max(np.abs(exact))))
+        # A start knows nothing of a constraint that is taken at the left end: its first impulse is half of one.
+        first = 2 if "left" in text else 0
+        worst.append(np.max(np.abs(lam - exact)[first:]) / (1 + np.max(np.abs(exact))))
     # Means over a step differ by O(h). A start without the multiplier ("momentum") leaves an alternating part.
     if worst and "momentum" not in text and not worst[2] < max(0.6 * worst[0], 1e-6):
         return f"multipliers do not converge: off by {', '.join(f'{x:.2e}' for x in worst)}"
@@ -231,9 +233,10 @@ def compare_ensemble(members: Members, text: str) -> str | None:
             return f"member {i} of the ensemble ends with {sol.status[i]}, a single run with {one.status}"
         if one.status is not da.Status.OK:
             continue
+        scale = members.parameters[i].get("scale", 1.0)
         for name in ("q", "v"):
-            x, y = getattr(sol, name)[i, -1], getattr(one, name)[-1]
-            off = np.max(np.abs(x - y) / (np.abs(y) + np.max(np.abs(y) * np.abs(np.ones(len(y))))))
+            x, y = (scale * rows[-1] for rows in (getattr(sol, name)[i], getattr(one, name)))
+            off = np.max(np.abs(x - y)) / (1 + np.max(np.abs(y)))
             # Both solve the equations of a step to rounding, and twenty steps add it up.
             if not off < 1e-10:
                 return f"member {i} of the ensemble differs from a single run by {off:.2e} in {name}"
@@ -245,7 +248,7 @@ def compare_gradient(members: Members, text: str) -> str | None:
     family, p = members.family, members.parameters[0]
     case, random = members.case(0), np.random.default_rng(7)
     method = case.own if text == "own" else method_of(text)
-    weights = [random.uniform(-1, 1, x.shape) / (1e-300 + np.abs(x)) for x in (case.q, case.v)]
+    weights = [random.uniform(-1, 1, x.shape) / np.where(x == 0, 1.0, np.abs(x)) for x in (case.q, case.v)]
 
     def value(e):
         changed = {**p, "root": p["root"] * (1 + e), "stiff": p["stiff"] * (1 - 0.5 * e)}
@@ -268,8 +271,10 @@ def _unoptimised() -> Iterator[None]:
     name = "jax_disable_most_optimizations"
     before = jax.config.values[name]
     jax.config.update(name, True)
-    yield
-    jax.config.update(name, before)
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)
 
 
 @_unoptimised()
@@ -290,7 +295,8 @@ def attack(family: Family, members: int = MEMBERS, seed: int = SEED, every: bool
                 _guarded(count, label, False, lambda i=i, text=text: compare(drawn, i, text))
     for text in methods if every else methods[:1]:
         for what, check in (("ensemble", compare_ensemble), ("gradient", compare_gradient)):
-            if text not in LONG and not family.symmetric:
+            # Charts of an ensemble have one base, and members of a reduced one cannot differ.
+            if text not in LONG and not family.symmetric and not (check is compare_ensemble and family.chart):
                 label = f"{family.name}, seed {seed}, {what}, {text}"
                 _guarded(count, label, True, lambda text=text, check=check: check(drawn, text))
     return count

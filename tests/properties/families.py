@@ -70,6 +70,8 @@ class Family:
     symmetric: int = 0
     """How many of the first coordinates nothing depends on."""
     via: str = "class"
+    chart: bool = False
+    """Of a body: whether it is run in coordinates near its start."""
 
     # What is drawn.
 
@@ -331,7 +333,6 @@ class Body(Family):
 
     group: str = "SO3"
     free: bool = False
-    chart: bool = False
 
     def draw(self, random):
         numbers, n, m = GROUPS[self.group].size, self.n, self.m
@@ -348,6 +349,8 @@ class Body(Family):
         if self.forced:
             p["drag"] = random.uniform(0, 0.6, n)
             p["push"] = self._waved(random, numbers, 0.7, (n,))
+        if self.affine:
+            p["carried"] = self._waved(random, numbers, 0.5, (m,))
         turn = Rotation.random(random_state=int(random.integers(2**31)))
         place = random.uniform(-1, 1, 3)
         rotation = turn.as_matrix().reshape(9)
@@ -388,6 +391,7 @@ class Body(Family):
     def gives(self):
         names = [] if self.free else ["potential"]
         names += ["constraints"] if self.m else []
+        names += ["offsets"] if self.affine else []
         return (*names, *(["forces"] if self.forced else []))
 
     @cached_property
@@ -410,7 +414,8 @@ class Body(Family):
 
         return SimpleNamespace(
             group=self.group, velocities=range(self.n), inertia=self.of_inertia(np, p), potential=bound("potential"),
-            constraints=bound("constraints"), frame=None, offsets=None, drift=None, forces=bound("forces"),
+            constraints=bound("constraints"), frame=None, offsets=bound("offsets"), drift=None,
+            forces=bound("forces"),
         )  # fmt: skip
 
     def case(self, p, q, v):
@@ -438,6 +443,8 @@ class Body(Family):
             return (*ANY_METRIC, "dla-variational@4", *FRAMES, "reference")
         if self.forced:
             return ("reference",)
+        if self.affine:
+            return (*(x for x in BODIES if x.startswith("dla")), "reference")
         return (*BODIES, "reference")
 
 
@@ -502,7 +509,7 @@ FAMILIES = (
     coordinates("affine", "offsets and drift", 3, 1, "frame@4 gni:restart=20 edla", affine="both", forms="both"),
     coordinates("time", "time", 3, 1, "frame gni reference", timed=True, metric="full"),
     coordinates("time", "time with offsets", 3, 1, "frame:itoh-abe gni:trapezoidal dla-variational", timed=True,
-                affine="offsets", via="functions"),
+                angles=1, affine="offsets", via="functions"),
     coordinates("time", "time with forces", 4, 2, "frame frame:gonzalez frame@4", timed=True, forced=True,
                 forms="frame", affine="drift", metric="full"),
     coordinates("time", "time alone", 2, 0, "edla dla-variational@4 gni:exact", timed=True, metric="full"),
@@ -513,6 +520,8 @@ FAMILIES = (
     body("groups", "space motion", 6, 2, "lie-gni:cayley dla-variational:cayley", group="SE3", free=True),
     body("groups", "heisenberg", 3, 1, "lie-gni dla-variational:exp reference", group="H3"),
     body("groups", "forced rotation", 3, 1, "reference", group="SO3", forced=True),
+    body("groups", "affine rotation", 3, 1, "dla-variational:cayley dla-variational:exp", group="SO3",
+         affine="offsets"),
     body("charts", "chart", 3, 1, "frame gni dla-variational", group="SO3", chart=True),
     _family(Reduced, "reduced", "chaplygin", 4, 2, "own frame reference", symmetric=2, metric="full"),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Random systems with constant mass matrices, angles, and units that differ widely: what is wrong is said."""
 
 import pytest
-from properties.attack import LONG, MEMBERS, check
+from properties.attack import LONG, MEMBERS, SEED, Members, check, compare
 from properties.families import EVERY, FAMILIES, of_kinds
 
 
@@ -29,3 +29,10 @@ def test_every_method_meets_every_kind_that_it_takes():
         if kind in ("angles", "scales", "charts"):
             missing -= set(LONG)
         assert not missing, f"{kind}: no family is run by {', '.join(sorted(missing))}"
+
+
+def test_the_attack_sees_a_wrong_term():
+    members = Members(FAMILIES[0], 2, SEED)
+    assert compare(members, 0, "leapfrog") is None
+    members.parameters[1]["stiff"] = members.parameters[1]["stiff"] * 1.001
+    assert "order 2 is claimed" in compare(members, 1, "leapfrog")
