@@ -242,6 +242,11 @@ class Family:
         return new_class(self.label, (base,), exec_body=lambda space: space.update(body))
 
     @property
+    def without(self) -> tuple[str, ...]:
+        """What cannot be made of it: a chart has one base, a reduced system is made of numbers."""
+        return ("ensemble",) if self.chart else ()
+
+    @property
     def label(self) -> str:
         return "".join(x.capitalize() for x in self.name.replace("-", " ").split())
 
@@ -462,6 +467,8 @@ class Reduced(Family):
             own=reduced.method,
         )
 
+    without = ("ensemble", "gradient")
+
     @property
     def takes(self):
         return ("own", *FRAMES, "reference")
@@ -518,7 +525,7 @@ FAMILIES = (
     body("groups", "quaternion", 3, 1, "lie-gni:cayley dla-variational:exp lie-gni", group="S3"),
     body("groups", "plane motion", 3, 1, "lie-gni lie-gni:cayley dla-variational:cayley@4", group="SE2"),
     body("groups", "space motion", 6, 2, "lie-gni:cayley dla-variational:cayley", group="SE3", free=True),
-    body("groups", "heisenberg", 3, 1, "lie-gni dla-variational:exp reference", group="H3"),
+    body("groups", "heisenberg", 3, 1, "lie-gni dla-variational:exp lie-gni:cayley", group="H3"),
     body("groups", "forced rotation", 3, 1, "reference", group="SO3", forced=True),
     body("groups", "affine rotation", 3, 1, "dla-variational:cayley dla-variational:exp", group="SO3",
          affine="offsets"),
