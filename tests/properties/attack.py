@@ -113,9 +113,12 @@ def error(members: Members, i: int, sol: da.Trajectory) -> tuple[float, np.ndarr
     end = members.t0 + END if not sol.method.variable_step else float(sol.t[-1])
     if end > members._later[1]:
         raise da.SimulationError("went too far to compare", sol)
-    rows = members.case(i).states(sol)
+    case = members.case(i)
+    rows = case.states(sol)
     exact = members.exact(i, end)
     off = np.concatenate([rows[0][-1], rows[1][-1]]) - exact
+    if not isinstance(sol.method, da.VariationalDLA):
+        off[: case.unknown] = 0
     return float(np.max(np.abs(off))) / (1 + float(np.max(np.abs(exact[-len(members.v[i]) :])))), off
 
 

@@ -317,6 +317,8 @@ class Case:
     states: Callable[[da.Trajectory], tuple[np.ndarray, np.ndarray, np.ndarray]]
     """Rows q, v and the method's own v."""
     own: da.Method | None = None
+    unknown: int = 0
+    """How many of the first coordinates other methods than its own leave open."""
 
 
 def _rows(sol: da.Trajectory, scale: Any = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -430,16 +432,22 @@ class Body(Family):
 
     def _from_chart(self, base, sol):
         """g = base exp(x) and xi = (1 - exp(-ad_x))/ad_x x'."""
-        _, basis, c = plain.LIFTS[self.group]
+        _, basis, bracket = plain.LIFTS[self.group]
         rows = []
         for x, *speeds in zip(*_rows(sol), strict=True):
-            ad = np.einsum("i,ijk->kj", x, c)
+            ad = np.einsum("i,ijk->kj", x, bracket)
             # Its entries are below 3, so that thirty terms of the series leave rounding.
             series, term = np.zeros_like(ad), np.eye(len(x))
             for j in range(30):
                 series, term = series + term, -term @ ad / (j + 2)
-            element = base.reshape(3, 3) @ expm(np.einsum("i,ijk->jk", x, basis))
-            rows.append((element.reshape(9), *(series @ s for s in speeds)))
+            turn = expm(np.einsum("i,ijk->jk", x, basis))
+            if self.group == "SO3":
+                element = (base.reshape(3, 3) @ turn).reshape(9)
+            else:  # H3, upper triangular matrices
+                a, b, c = base
+                product = np.array([[1, a, c], [0, 1, b], [0, 0, 1]]) @ turn
+                element = product[[0, 1, 0], [1, 2, 2]]
+            rows.append((element, *(series @ s for s in speeds)))
         return tuple(np.array(x) for x in zip(*rows, strict=True))
 
     @property
@@ -460,12 +468,17 @@ class Reduced(Family):
     def case(self, p, q, v):
         symmetry = da.Symmetry(da.groups.Rn(self.m), on=self.coordinates[: self.m])
         reduced = da.reduce(self.system(p), da.VariationalDLA(), symmetry, at=[q])
-        return Case(
-            reduced,
-            *reduced.project(q, v),
-            lambda sol: _rows(reduced.reconstruct(sol, q[: self.m])),
-            own=reduced.method,
-        )
+
+        def states(sol):
+            if isinstance(sol.method, da.VariationalDLA):
+                return _rows(reduced.reconstruct(sol, q[: self.m]))
+            # Other methods do not say how the group moved, but its velocity follows from the constraint.
+            r, *speeds = _rows(sol)
+            whole = np.concatenate([np.zeros((len(r), self.m)), r], axis=1)
+            lift = self._lift(np, stacked([p]), 0.0, whole)
+            return whole, *(np.concatenate([-_times(lift, x), x], axis=1) for x in speeds)
+
+        return Case(reduced, *reduced.project(q, v), states, own=reduced.method, unknown=self.m)
 
     without = ("ensemble", "gradient")
 
@@ -529,9 +542,14 @@ FAMILIES = (
     body("groups", "forced rotation", 3, 1, "reference", group="SO3", forced=True),
     body("groups", "affine rotation", 3, 1, "dla-variational:cayley dla-variational:exp", group="SO3",
          affine="offsets"),
-    body("charts", "chart", 3, 1, "frame gni dla-variational", group="SO3", chart=True),
+    body("charts", "chart", 3, 1, "frame gni dla-variational", group="H3", chart=True),
     _family(Reduced, "reduced", "chaplygin", 4, 2, "own frame reference", symmetric=2, metric="full"),
 )  # fmt: skip
+
+LONG_ONES = (
+    body("charts", "chart of rotations", 3, 1, "frame gni dla-variational", group="SO3", chart=True),
+)
+"""Families that take too long to compile for the ordinary run."""
 
 
 def of_kinds(*kinds: str) -> list[Family]:

@@ -36,11 +36,13 @@ def _memory() -> float:
 def systems(seed: int, scale: float) -> dict[str, Any]:
     """Ten times the systems of the ordinary run, by all methods that take them."""
     from properties.attack import MEMBERS, Count, attack, table
-    from properties.families import FAMILIES
+    from properties.families import FAMILIES, LONG_ONES
 
     counts: dict[str, Count] = {}
     members = max(2, round(10 * MEMBERS * scale))
-    chosen = FAMILIES if scale > 0.1 else FAMILIES[seed % 5 :: 5]
+    chosen = (*FAMILIES, *LONG_ONES)
+    if scale < 0.1:  # compiling takes most of the time: fewer families
+        chosen = chosen[seed % 7 :: 7]
     for family in chosen:
         counts.setdefault(family.kind, Count())
         counts[family.kind] += attack(family, members, seed, every=True)
