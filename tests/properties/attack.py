@@ -24,7 +24,7 @@ import dalembert as da
 from dalembert.methods.spelling import method_from_text
 
 SEED = int(os.environ.get("ATTACK_SEED", "20"))
-MEMBERS = 9
+MEMBERS = 11
 """Of each family in the ordinary run."""
 END = 1.0
 STEPS = 20
@@ -283,7 +283,7 @@ def _unoptimised() -> Iterator[None]:
 @_unoptimised()
 def attack(family: Family, members: int = MEMBERS, seed: int = SEED, every: bool = False) -> Count:
     """All members by the methods of the ordinary run, or by all that take the family."""
-    count = Count(systems=members)
+    count = Count(systems=members if family.takes else 0)
     drawn = Members(family, members, seed)
     takes = family.takes
     methods = takes if every else family.methods
@@ -313,9 +313,9 @@ def check(family: Family) -> None:
     print(f"seed {SEED}\n{table({family.kind: count})}")  # pytest shows it where the test fails
     assert not count.tracebacks, "\n".join(count.tracebacks)
     assert not count.wrong, "\n".join(count.wrong)
-    assert count.systems == MEMBERS
     # Runs that end by themselves are fine, but what never ran to its end was not compared with anything.
-    assert count.comparisons >= MEMBERS
+    assert count.comparisons >= count.systems
+    assert count.refused >= 5
 
 
 def table(counts: dict[str, Count]) -> str:

@@ -20,13 +20,13 @@ def bare(method):
 
 
 def test_every_method_meets_every_kind_that_it_takes():
-    assert len(FAMILIES) * MEMBERS >= 300
+    assert MEMBERS * sum(1 for family in FAMILIES if family.takes) >= 300
     for kind in {family.kind for family in FAMILIES}:
         families = of_kinds(kind)
         takes = {bare(method) for family in families for method in family.takes if method in EVERY}
         missing = takes - {bare(method) for family in families for method in family.methods}
         # What these compile takes ten seconds each; they meet the kinds of which these are variants.
-        if kind in ("angles", "scales", "charts"):
+        if kind in ("angles", "scales", "charts", "reduced"):
             missing -= set(LONG)
         assert not missing, f"{kind}: no family is run by {', '.join(sorted(missing))}"
 
