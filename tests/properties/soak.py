@@ -192,7 +192,11 @@ def reductions(seed: int, scale: float) -> dict[str, Any]:
     """Random systems with a symmetry, and such that look as if they had one."""
     from properties.reductions_at_random import reduction_attack
 
-    return _told(reduction_attack(max(4, int(200 * scale)), seed))
+    counts = dict(reduction_attack(max(1, int(100 * scale)), seed))
+    worst = counts.pop("worst", 0.0)
+    # Here what is accepted has a symmetry that is broken.
+    told = _told({f"silently {name}" if name == "accepted" else name: x for name, x in counts.items()})
+    return {**told, "done": f"{told['done']}, off by {worst:.1e} at most"}
 
 
 # Name: (the section, the seconds that it may take at scale 1, and those that it may take at least).
