@@ -144,7 +144,8 @@ def _told(counts: Mapping[str, int], bad: Sequence[str] = ()) -> dict[str, Any]:
             for _ in range(number)
             if any(word in name for word in words)
         ]
-    print("\n".join(bad))
+    if bad:
+        print("\n".join(bad))
     return told
 
 
