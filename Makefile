@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MATHJAX := docs/_mathjax/mathjax/tex-svg-full.js
 
-.PHONY: help demo test docs lint benchmarks clean
+.PHONY: help demo test soak docs lint benchmarks clean
 
 help:
 	@echo "make demo   redo the figures and tables of two published studies, briefly; demo/report.html"
 	@echo "make test   style, types, layers, and all tests"
+	@echo "make soak   random systems, long runs, kills, bit flips for hours; ONLY=systems,lambdas SEED=7 SCALE=0.1"
 	@echo "make docs   the documentation, every example run: docs/_build/html/index.html"
 	@echo "make benchmarks   measure against C and other solvers (ten minutes, on an idle machine); docs/benchmarks.md"
 	@echo "make clean  remove what the above made"
@@ -35,6 +36,10 @@ lint: $(STAMP)
 test: lint
 	@echo "== tests"
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+soak: $(STAMP)
+	$(BIN)/python tests/properties/soak.py $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(SCALE),--scale $(SCALE))
 
 docs: $(VENV)/.docs $(MATHJAX)
 	@echo "== building the documentation"
