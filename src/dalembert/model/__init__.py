@@ -2,7 +2,7 @@
 
 from dalembert.model import groups, scene
 from dalembert.model.build import system
-from dalembert.model.checks import check_start, check_turns, real_numbers, violates
+from dalembert.model.checks import check_start, check_turns, real_numbers, refuse_masked, violates
 from dalembert.model.description import check_system, shape_of
 from dalembert.model.geometry import (
     acceleration,
@@ -75,6 +75,7 @@ __all__ = [
     "rate",
     "reaction",
     "real_numbers",
+    "refuse_masked",
     "scene",
     "shape_of",
     "survey",

@@ -56,10 +56,7 @@ def check_start(
 
 def real_numbers(label: str, x: Any, n: int, names: Any) -> np.ndarray:
     """x as an array of real numbers; refuses anything else, and masked entries, which would be taken as numbers."""
-    if np.ma.is_masked(x):
-        raise ValueError(
-            f"{label} is a masked array with masked entries, got {x!r}; give a number for each of them"
-        )
+    refuse_masked(label, x)
     try:
         x = np.asarray(x)
     except ValueError as error:  # lists of unequal length
@@ -69,6 +66,12 @@ def real_numbers(label: str, x: Any, n: int, names: Any) -> np.ndarray:
     if x.dtype.kind not in "fiu":
         raise ValueError(f"{label} must hold real numbers, got {x.dtype}")
     return x.astype(float)
+
+
+def refuse_masked(label: str, x: Any) -> None:
+    """Refuses an array with masked entries."""
+    if np.ma.is_masked(x):
+        raise ValueError(f"{label} is a masked array with masked entries, got {x!r}; give a number for each")
 
 
 MOST_TURNS = 1e9
@@ -106,7 +109,7 @@ def _check_lagrangian(system: System, q: np.ndarray, survey: Survey) -> None:
     ):
         if not np.all(np.isfinite(value)):
             raise ValueError(f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}): {value}")
-    # Scaled to unit diagonal, so that units as different as kilograms and grams neither look singular nor hide anything.
+    # Scaled to unit diagonal: units as different as kilograms and grams neither look singular nor hide anything.
     for k, matrix in enumerate(survey.around["mass"]):
         unit = units(matrix)
         if np.any(np.abs(matrix - matrix.T) > TOLERANCE * np.outer(unit, unit)):

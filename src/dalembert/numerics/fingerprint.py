@@ -128,6 +128,8 @@ class _Reader:
             return ("installed", id(x))
         if hasattr(x, "__wrapped__"):  # a user's function in jax.jit
             return ("wrapped", type(x).__qualname__, self.read(getattr(x, "__wrapped__")))  # noqa: B009
+        if hasattr(type(x), "__get__"):  # a descriptor, such as a field of a named tuple
+            return ("installed", type(x).__qualname__, id(x))
         inside = getattr(x, "__dict__", None)
         return ("object", id(type(x)), self.read(dict(inside))) if inside else self._unknown(x)
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import Method, State, Status
-from dalembert.model import System, as_arrays, check_start, check_system, nearest_velocity
+from dalembert.model import System, as_arrays, check_start, check_system, nearest_velocity, refuse_masked
 from dalembert.numerics import current, fingerprint, hurried, is_traced
 from dalembert.simulate.differentiable import differentiable_run
 from dalembert.simulate.engine import engine, has_kernel, quick_survey
@@ -45,8 +45,8 @@ def simulate(
     Every `save_every`-th state is kept, and the last one; row 0 is the start. The start velocity must satisfy the
     constraint; with `project=True` the nearest one that does is taken instead. A run that fails raises
     SimulationError with step, time and what to try; with `throw=False` it returns what was computed, and `status` says
-    why it ended. Ctrl-C ends the run and returns what was computed. `progress=True` shows a bar on a terminal (plain lines elsewhere); a
-    function is called with (steps done, steps).
+    why it ended. Ctrl-C ends the run and returns what was computed. `progress=True` shows a bar on a terminal (plain
+    lines elsewhere); a function is called with (steps done, steps).
 
     Inside jax.grad, jax.jvp, jax.jit and jax.vmap the result is differentiable in the parameters, q0, v0
     and h. Where values are not known only shapes are checked beforehand, and failure never raises: `status` is a
@@ -59,6 +59,8 @@ def simulate(
         raise ValueError(f'on_failure must be "nan" or "hold", got {on_failure!r}')
     if not isinstance(project, bool):
         raise ValueError(f"project must be True or False, got {project!r}")
+    for name, x in (("q0", q0), ("v0", v0)):
+        refuse_masked(name, x)
     steps, save_every = int(steps), int(save_every)
     if is_traced((system, method, q0, v0, h, t0)):
         v0 = _projected(system, method, q0, v0, t0) if project else v0

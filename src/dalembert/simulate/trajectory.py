@@ -213,9 +213,9 @@ class Trajectory(eqx.Module):
             return self._stored(name)
         if self.changed:
             raise ValueError(
-                f"the functions of {self.system.label} have changed since this run (a global, something in a closure, or "
-                f"a method that they use), so they cannot tell its {name.replace('_', ' ')}. Run it again; what changes "
-                "between runs is better a field of the system, or in parameters="
+                f"the functions of {self.system.label} have changed since this run (a global, something in a closure, "
+                f"or a method that they use), so they cannot tell its {name.replace('_', ' ')}. Run it again; what "
+                "changes between runs is better a field of the system, or in parameters="
             )
         system, q = current(self.system), self.q if q is None else q
         if np.ndim(self.q) == 2:
