@@ -34,8 +34,8 @@ def check_system(system: System) -> None:
     if isinstance(system, GroupSystem) and system.own_metric:
         raise ValueError(
             f"{name} gives metric(g); the kinetic energy of a GroupSystem is that of inertia(), which is constant in "
-            "the body: an inertia that depends on the configuration would need a term that no method on groups has. Give "
-            "inertia(), or write the system in coordinates, as a System with metric(q)"
+            "the body: an inertia that depends on the configuration would need a term that no method on groups has. "
+            "Give inertia(), or write the system in coordinates, as a System with metric(q)"
         )
     _check_hooks(system)
     names = system.coordinates

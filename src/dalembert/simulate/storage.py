@@ -513,6 +513,7 @@ def _trajectory(data: "xarray.Dataset", system: System | None) -> Trajectory:
             if key in data
         },
     }
+    end: dict[str, Any]
     if "member" in data.dims:
         end = {name: data[name].values for name in ("code", "steps", "residual")}
         end["h"] = data["step"].values
