@@ -462,8 +462,11 @@ def test_energy_is_that_of_the_angle_that_the_method_knows():
     )
     sol = run(system, da.FrameGradient(), [1.0], [3.0], h=0.3, steps=1_000_000, save_every=50_000)
     assert sol.q[-1, 0] > 8e5
-    # Rounding of a million steps, as a random walk 1e-12; the rounding of the angle itself would give 1e-10.
-    assert np.max(np.abs(sol.energy() - sol.energy()[0])) < 1e-11
+    # Rounding of a million steps: a bias of a fifth of a rounding per step, and a random walk of 1e-12 about it. The
+    # rounding of the angle itself would scatter the energies by 1e-11 to 1e-10.
+    energy = sol.energy()
+    assert np.max(np.abs(energy - energy[0])) < 3e-10
+    assert np.max(np.abs(energy - np.polyval(np.polyfit(sol.t, energy, 1), sol.t))) < 2e-12
     apart = sol.near + 2 * np.pi * np.round((sol.q - sol.near) / (2 * np.pi))
     assert np.max(np.abs(apart - sol.q)) < 1e-9  # rounding of an angle of 9e5, and of so many turns
     assert np.max(np.abs(sol.near)) < 3.2

@@ -5,6 +5,7 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import jax
@@ -66,14 +67,9 @@ def simulate(
         v0 = _projected(system, method, q0, v0, t0) if project else v0
         _check_once(system, method, q0, v0, t0)
         return _traced(as_arrays(system), as_arrays(method), q0, v0, h, t0, steps, save_every, on_failure)
-    # All values are known, whatever other JAX code is being traced around this call: nothing of that may enter.
-    with _telling_of_closures(), jax.ensure_compile_time_eval():
-        v0 = _projected(system, method, q0, v0, t0) if project else v0
-        _check_once(system, method, q0, v0, t0)
-        system, method = as_arrays(system), as_arrays(method)
-        q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
-        start = State.of(q0, v0, t0 if is_timed(system, method) else None)
-        solution = _run(system, method, start, h, t0, steps, save_every, progress)
+    system, method, solution = _outside(
+        lambda: _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, project)
+    )
     if solution.status is Status.INTERRUPTED:
         warnings.warn(solution.message, stacklevel=2)
     elif throw and solution.status is not Status.OK:
@@ -81,6 +77,28 @@ def simulate(
     for remark in method.remarks(solution):
         warnings.warn(remark, MotionWarning, stacklevel=2)
     return solution
+
+
+def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, project) -> Any:
+    """A run whose values are all known."""
+    v0 = _projected(system, method, q0, v0, t0) if project else v0
+    _check_once(system, method, q0, v0, t0)
+    system, method = as_arrays(system), as_arrays(method)
+    q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
+    start = State.of(q0, v0, t0 if is_timed(system, method) else None)
+    return system, method, _run(system, method, start, h, t0, steps, save_every, progress)
+
+
+def _outside(work: Callable[[], Any]) -> Any:
+    """What `work` returns, done outside of any JAX code that is being traced around: nothing of that may enter.
+
+    There every operation, also one on numbers, would become a part of the code. Tracing belongs to a thread.
+    """
+    with _telling_of_closures():
+        if not is_traced(jnp.zeros(()) + 0):
+            return work()
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(work).result()
 
 
 def _projected(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> Any:
@@ -116,9 +134,12 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
         _check_shapes(system, q0, v0)
         method.check_description(system)
         return
-    with _telling_of_closures(), jax.ensure_compile_time_eval():
+
+    def look() -> None:
         method.check(system, check_start(system, q0, v0, quick_survey, t0))
         method.check_start(system, q0, v0, t0)
+
+    _outside(look)
     _passed[key] = None
     if len(_passed) > 64:
         _passed.popitem(last=False)
@@ -193,7 +214,11 @@ def _telling_of_closures() -> Iterator[None]:
     """The one way a traced value gets here unseen is inside the user's functions."""
     try:
         yield
-    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+    except (
+        jax.errors.ConcretizationTypeError,
+        jax.errors.TracerArrayConversionError,
+        jax.errors.UnexpectedTracerError,
+    ) as error:
         raise ValueError(
             "a value that JAX is differentiating or tracing is captured inside the system's functions; "
             "make it a field of the system, or pass it in parameters="
