@@ -261,14 +261,11 @@ ARGUMENTS = {
     f"EDLA {CONSTRAINT}": (lambda x: da.EDLA(Midpoint(), x), (3, True)),
     "EDLA: continuation must be True or False, got": (lambda x: da.EDLA(continuation=x), (0,)),
     "EDLA: pin must be True or False, got": (lambda x: da.EDLA(pin=x), (0,)),
-    "Reference needs positive tolerances of at most 1, got rtol": (
+    "Reference needs positive tolerances, rtol of at most 1, got rtol": (
         lambda x: da.Reference(rtol=x),
         (True, 0, 3),
     ),
-    "Reference needs positive tolerances of at most 1, .* atol": (
-        lambda x: da.Reference(atol=x),
-        (True, 0, 3),
-    ),
+    "Reference needs positive tolerances, .* atol": (lambda x: da.Reference(atol=x), (True, 0)),
     "AlphaRule needs alpha between 0 and 1, got": (AlphaRule, (True,)),
     "PointConstraint needs alpha between 0 and 1, got": (PointConstraint, (True,)),
     "Gauss needs 1 to 6 stages, got": (Gauss, (True, 2.0)),

@@ -4,6 +4,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from dalembert.discrete.lagrangians import plain
@@ -32,11 +33,11 @@ class Reference(Method):
     on_groups = None
 
     def __check_init__(self):
-        for x in (self.rtol, self.atol):
-            # Beyond one, or infinite, nothing of the motion would be left; numbers of the size of one are in bounds.
-            if not isinstance(x, int | float) or isinstance(x, bool) or not 0 < x <= 1:
+        for x, most in ((self.rtol, 1.0), (self.atol, float(np.finfo(float).max))):
+            # With a relative tolerance beyond one nothing of the motion would be left.
+            if not isinstance(x, int | float) or isinstance(x, bool) or not 0 < x <= most:
                 raise ValueError(
-                    "Reference needs positive tolerances of at most 1, got "
+                    "Reference needs positive tolerances, rtol of at most 1, got "
                     f"rtol={self.rtol!r}, atol={self.atol!r}"
                 )
 
