@@ -131,7 +131,9 @@ def _check_constraints(system: System, q: np.ndarray, v: np.ndarray, survey: Sur
             continue
         matrix = survey.given[name]
         if not np.all(np.isfinite(matrix)):
-            raise ValueError(f"{label}.{name} is NaN or infinite at the start ({_at(q, system)}):\n{matrix}")
+            raise ValueError(
+                f"{system.class_name}.{name} is NaN or infinite at the start ({_at(q, system)}):\n{matrix}"
+            )
         # One-forms and vectors of very different length are independent all the same.
         axis = 1 if name == "constraints" else 0
         lengths = np.linalg.norm(matrix, axis=axis, keepdims=True)
@@ -164,7 +166,7 @@ def _check_constraints(system: System, q: np.ndarray, v: np.ndarray, survey: Sur
     for name in ("offsets", "drift"):
         if system.gives(name) and not np.all(np.isfinite(survey.given[name])):
             raise ValueError(
-                f"{label}.{name} is NaN or infinite at the start ({_at(q, system)}): {survey.given[name]}"
+                f"{system.class_name}.{name} is NaN or infinite at the start ({_at(q, system)}): {survey.given[name]}"
             )
     if np.any(violates(a, v, b, survey.mass)):
         z = np.linalg.solve(survey.mass, a.T)
@@ -208,10 +210,12 @@ def _check_angles(system: System, survey: Survey) -> None:
 def _allowance(function: str, values: np.ndarray, survey: Survey) -> np.ndarray:
     """By how much rounding, and angles typed with ten digits, may change what a function returns at the samples."""
     finite = np.where(np.isfinite(values), values, 0.0)
-    size = np.abs(finite)
+    size, velocity = np.abs(finite), np.abs(survey.around["velocity"])
     unit = units(survey.around["mass"])
+    # What vanishes but for rounding is compared with what the motion itself makes of that kind.
+    speed = np.max(unit * velocity, axis=1, keepdims=True)
     if function in ("lagrangian", "potential"):  # a constant in it must not hide a change
-        return TOLERANCE * (np.max(finite) - np.min(finite)) + NOISE * size
+        return TOLERANCE * np.ptp(finite) + NOISE * (size + speed[:, 0] ** 2)
     if function == "metric":
         return TOLERANCE * unit[:, :, None] * unit[:, None, :]
     if function == "constraints":
@@ -219,7 +223,9 @@ def _allowance(function: str, values: np.ndarray, survey: Survey) -> np.ndarray:
     if function == "frame":
         return TOLERANCE * np.max(size * unit[:, :, None], axis=1, keepdims=True) / unit[:, :, None]
     if function == "forces":
-        return TOLERANCE * np.max(size / unit, axis=1, keepdims=True) * unit
+        made = speed * np.max(velocity, axis=1, keepdims=True)
+        return (TOLERANCE * np.max(size / unit, axis=1, keepdims=True) + NOISE * made) * unit
     if function == "drift":
-        return TOLERANCE * np.max(size * unit, axis=1, keepdims=True) / unit
-    return TOLERANCE * size + NOISE * np.max(size)
+        return (TOLERANCE * np.max(size * unit, axis=1, keepdims=True) + NOISE * speed) / unit
+    terms = np.einsum("kij,kj->ki", np.abs(survey.here["constraints"]), velocity)
+    return TOLERANCE * size + NOISE * (terms + np.max(size, initial=0.0))

@@ -24,7 +24,7 @@ def check_system(system: System) -> None:
         raise ValueError(
             f"expected a dalembert.System, got {type(system).__name__}; see dalembert.system(...)"
         )
-    name = system.label
+    name = system.class_name
     if isinstance(system, GroupSystem) and not isinstance(system.group, Group):
         raise ValueError(f"{name}.group must be a Lie group such as groups.SO3(), got {system.group!r}")
     if isinstance(system, GroupSystem) and system.gives("lagrangian"):
@@ -95,7 +95,7 @@ def _check_hooks(system: System) -> None:
 
 def _check_functions(system: System) -> None:
     """Functions must be functions, and those of affine constraints need the constraints."""
-    name = system.label
+    name = system.class_name
     for function in (*FUNCTIONS, "generators", "sections", "integrals", "starts", "at"):
         if not callable(getattr(system, function)):
             raise ValueError(
@@ -136,7 +136,7 @@ def shape_of(label: str, function: Callable, *arguments: Any, wanted: str = "one
 
 def _check_shapes(system: System) -> None:
     n = system.velocity_dimension
-    label, timed = system.label, system.timed
+    label, timed = system.class_name, system.timed
     # What a rheonomic system has at a time are functions of q and v as others have.
     arrays = as_arrays(system).at(jnp.asarray(0.0))
     q, v = (jax.ShapeDtypeStruct((size,), jnp.asarray(0.0).dtype) for size in (system.dimension, n))
@@ -192,7 +192,7 @@ def _check_shapes(system: System) -> None:
 
 def _check_sections(system: System, k: int, q: Any) -> None:
     """Sections are functions q -> (k,), by name."""
-    label, sections = system.label, system.sections()
+    label, sections = system.class_name, system.sections()
     if not isinstance(sections, Mapping):
         raise ValueError(f"{label}.sections must return a mapping of names to functions, got {sections!r}")
     for name, section in sections.items():

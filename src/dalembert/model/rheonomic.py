@@ -99,6 +99,10 @@ class Moment(System):
     def label(self) -> str:
         return self.system.label
 
+    @property
+    def class_name(self) -> str:
+        return self.system.class_name
+
     def gives(self, name: str) -> bool:
         return self.system.gives(name)
 

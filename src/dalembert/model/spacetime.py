@@ -26,6 +26,10 @@ class SpaceTime(System):
     def label(self) -> str:
         return self.system.label
 
+    @property
+    def class_name(self) -> str:
+        return self.system.class_name
+
     def gives(self, name: str) -> bool:
         return self.system.gives(name)
 

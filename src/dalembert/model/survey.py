@@ -47,7 +47,7 @@ class Survey(NamedTuple):
     turns: Any
     """How many turns each coordinate has made in `turned`."""
     around: dict[str, Any]
-    """At the samples: "mass"; "momentum", dL/dv, and "velocity" where a Lagrangian is given; "products", the largest
+    """At the samples: "mass", "velocity"; "momentum", dL/dv, where a Lagrangian is given; "products", the largest
     entries of A B and of A Z - b relative to the terms that should cancel in them."""
     defect: Any
     """How far q is from an element, on a group."""
@@ -110,9 +110,9 @@ def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array,
 
     def measured(tick, q, v):
         there = later(system, tick)
-        found = {"mass": there.metric(q), "products": jnp.zeros(2)}
+        found = {"mass": there.metric(q), "velocity": v, "products": jnp.zeros(2)}
         if system.gives("lagrangian"):
-            found |= {"momentum": jax.grad(there.lagrangian, argnums=1)(q, v), "velocity": v}
+            found["momentum"] = jax.grad(there.lagrangian, argnums=1)(q, v)
         if both[0]:
             a, b = there.constraints(q), there.frame(q)
             found["products"] = found["products"].at[0].set(ratio(a @ b, jnp.abs(a) @ jnp.abs(b)))

@@ -146,7 +146,12 @@ class System(eqx.Module):
     @property
     def label(self) -> str:
         """The name for messages; it says so where the system has no constraints, which may be a mistake."""
-        return type(self).__name__ + " (no constraints)" * (not self.constrained)
+        return self.class_name + " (no constraints)" * (not self.constrained)
+
+    @property
+    def class_name(self) -> str:
+        """The name of the class, for messages about its functions."""
+        return type(self).__name__
 
     @property
     def dimension(self) -> int:
