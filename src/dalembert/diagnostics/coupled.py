@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.model import TOLERANCE, System, annihilator, as_arrays, check_system, system
-from dalembert.numerics import compiled
+from dalembert.numerics import compiled, current
 
 
 class Part(NamedTuple):
@@ -250,7 +250,7 @@ def _structure(system: System, q: np.ndarray, told: dict[str, np.ndarray], i: in
     other = np.delete(np.arange(len(q)), i)
     metric = told["metric"][0]
     origin = np.zeros(len(q)) if np.all(np.isfinite(told["at zero"])) else q
-    k = np.asarray(jax.jit(_kernel, static_argnums=1)(system, i, jnp.asarray(origin)))
+    k = np.asarray(jax.jit(_kernel, static_argnums=1)(current(system), i, jnp.asarray(origin)))
     large = k[np.abs(k) > 1e-8 * np.max(np.abs(k))]
     stiffness = told["stiffness"][:, other][:, :, other]
     bound = TOLERANCE * max(1.0, float(np.max(np.abs(stiffness))))

@@ -11,7 +11,7 @@ from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.floquet import Orbit, crossings, driver_at, orbit, section
 from dalembert.diagnostics.inputs import one_run
 from dalembert.model import TOLERANCE, System
-from dalembert.numerics import over_rows
+from dalembert.numerics import current, over_rows
 from dalembert.simulate import Trajectory
 
 SUBSTEPS = 12
@@ -143,7 +143,7 @@ def _with_axis(system: System | CoupledSystem, q: Any) -> tuple[CoupledSystem, n
 def _vector(coupled: CoupledSystem, centre: np.ndarray, q: Any, v: Any) -> tuple[np.ndarray, float, float]:
     """(kappa x - g, v), xi and eta of a state."""
     q, v = jnp.asarray(q, float), jnp.asarray(v, float)
-    x, speed, xi, eta = jax.jit(CoupledSystem.split)(coupled, q, v)
+    x, speed, xi, eta = jax.jit(CoupledSystem.split)(current(coupled), q, v)
     return np.append(np.asarray(coupled.linear()[0] @ x) - centre, speed), float(xi), float(eta)
 
 
