@@ -39,6 +39,8 @@ def _time_equation(reduced, t, r, sizes, with_forces):
 class WithoutTimeForces(da.reduction.ReducedLagrangian):
     """The reduced equations as printed: no force in the equation of energies."""
 
+    unchecked = True
+
     def spacetime_slots(self, system, t, q0, q1, u, h):
         before, after = super().spacetime_slots(system, t, q0, q1, u, h)
         minus, plus = system.time_forces(q0, q0 + h * u, h, t)

@@ -47,6 +47,8 @@ class States(NamedTuple):
 
 def is_own(rule: Any) -> bool:
     """Whether a rule is the user's: a function, or a class from outside the library."""
+    if rule.unchecked:
+        return False
     return hasattr(rule, "function") or type(rule).__module__.partition(".")[0] != "dalembert"
 
 

@@ -1,7 +1,7 @@
 """Discrete constraints: conditions on two configurations that stand for A(q) v = 0."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -27,6 +27,9 @@ class DiscreteConstraint(eqx.Module):
     Where the constraints are affine or depend on time, it is given the system in space and time, as a discrete
     Lagrangian is.
     """
+
+    unchecked: ClassVar[bool] = False
+    """Whether it is taken as it is, although it may not stand for the system: for studies of wrong rules."""
 
     @property
     def symmetric(self) -> bool:

@@ -49,6 +49,8 @@ class DiscreteLagrangian(eqx.Module):
     """Whether it is one for systems on Lie groups."""
     carries_forces: ClassVar[bool] = False
     """Whether its slots hold the forces of the system."""
+    unchecked: ClassVar[bool] = False
+    """Whether it is taken as it is, although it may not stand for the system: for studies of wrong rules."""
 
     @property
     def order(self) -> int:

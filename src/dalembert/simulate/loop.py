@@ -107,18 +107,21 @@ def attempt(system: System, method: Method, carry: Carry, h: Array, clock: bool 
     state, memory, report = method.step(system, carry.state, carry.memory, h)
     if carry.t0 is not None and clock:
         state = state._replace(t=carry.t0 + (carry.step + 1) * h)
-    # A sum is finite only if all its terms are. The potential may be undefined although its gradient is not.
-    here = system.at(state.t)
-    finite = jnp.isfinite(jnp.sum(state.q) + jnp.sum(state.v)) & jnp.isfinite(here.potential(state.q))
-    code = jnp.where(report.converged, Status.OK.code, Status.NOT_SOLVED.code)
-    code = jnp.where(finite, code, Status.NOT_FINITE.code).astype(jnp.int32)
-    if report.trouble is not None:
-        code = jnp.where(report.trouble == Status.OK.code, code, report.trouble)
-    turns = carry.turns
+    # A sum is finite only if all its terms are. The potential may be undefined although its gradient is not; it is
+    # asked for where the step ends, full turns included, because the step may have computed its parts there.
+    here, turns = system.at(state.t), carry.turns
+    potential = here.potential(state.q)
     if system.angles:
         is_angle = np.array([name in system.angles for name in system.coordinates])
         more = jnp.where(is_angle, jnp.round(state.q * (1 / (2 * np.pi))), 0.0)
         state, turns = state._replace(q=state.q - 2 * jnp.pi * more), turns + more
+    # A row adds the turns back.
+    total = jnp.sum(state.q + 2 * jnp.pi * turns if system.angles else state.q) + jnp.sum(state.v)
+    finite = jnp.isfinite(total) & jnp.isfinite(potential)
+    code = jnp.where(report.converged, Status.OK.code, Status.NOT_SOLVED.code)
+    code = jnp.where(finite, code, Status.NOT_FINITE.code).astype(jnp.int32)
+    if report.trouble is not None:
+        code = jnp.where(report.trouble == Status.OK.code, code, report.trouble)
     residual = report.residual.astype(carry.residual.dtype)
     return Carry(state, memory, turns, carry.step + 1, code, residual, carry.t0)
 
