@@ -129,8 +129,18 @@ def test_asymmetric_rules_are_refused():
         da.EDLA(discrete_constraint=PointConstraint(0.25))
     with pytest.raises(ValueError, match=r"OwnLagrangian\(..., is_symmetric=True"):
         da.EDLA(lambda s, a, b, h: h * s.lagrangian(a, (b - a) / h))
+
     # What would happen, by one that says it is symmetric and is not: the steps go to zero, and the run says so.
-    wrong = OwnConstraint(lambda s, a, b, h: s.constraints(0.6 * a + 0.4 * b) @ (b - a) / h, True)
+    def lopsided(s, a, b, h):
+        return s.constraints(0.6 * a + 0.4 * b) @ (b - a) / h
+
+    class Unchecked(OwnConstraint):
+        unchecked = True
+
+    method = da.EDLA(discrete_constraint=OwnConstraint(lopsided, True))
+    with pytest.raises(ValueError, match="is said to be symmetric, but"):
+        da.simulate(PLANE, method, *PLANE.start(), h=0.01, steps=1)
+    wrong = Unchecked(lopsided, True)
     ends = []
     for h in (0.02, 0.01):
         sol = da.simulate(

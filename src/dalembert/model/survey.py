@@ -108,6 +108,13 @@ def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array,
     def ratio(x, bound):
         return jnp.max(jnp.abs(x) / jnp.maximum(bound, np.finfo(float).tiny), initial=0.0)
 
+    def sizes(forms, vectors, mass):
+        """The size of products of one-forms and vectors (columns), each as long as the metric says."""
+        unit = jnp.sqrt(jnp.abs(jnp.diagonal(mass)) + np.finfo(float).tiny)
+        return jnp.sum(jnp.abs(forms) / unit, axis=1)[:, None] * jnp.max(
+            jnp.abs(vectors) * unit[:, None], axis=0
+        )
+
     def measured(tick, q, v):
         there = later(system, tick)
         found = {"mass": there.metric(q), "velocity": v, "products": jnp.zeros(2)}
@@ -115,20 +122,21 @@ def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array,
             found["momentum"] = jax.grad(there.lagrangian, argnums=1)(q, v)
         if both[0]:
             a, b = there.constraints(q), there.frame(q)
-            found["products"] = found["products"].at[0].set(ratio(a @ b, jnp.abs(a) @ jnp.abs(b)))
+            found["products"] = found["products"].at[0].set(ratio(a @ b, sizes(a, b, found["mass"])))
         if both[1]:
             a, z, b = there.constraints(q), there.drift(q), there.offsets(q)
-            found["products"] = (
-                found["products"].at[1].set(ratio(a @ z - b, jnp.abs(a) @ jnp.abs(z) + jnp.abs(b)))
-            )
+            bound = sizes(a, z[:, None], found["mass"])[:, 0] + jnp.abs(b)
+            found["products"] = found["products"].at[1].set(ratio(a @ z - b, bound))
         return found
 
     def off(section):
         along = system.generators(q) @ section(q)
         forms = annihilator(system, q)
+        mass = start
         if len(along) > forms.shape[1]:  # symmetries that change the time
             forms = jnp.concatenate([-offsets_at(system, q)[:, None], forms], axis=1)
-        return ratio(forms @ along, jnp.abs(forms) @ jnp.abs(along))
+            mass = jnp.eye(len(along)).at[1:, 1:].set(start)
+        return ratio(forms @ along, sizes(forms, along[:, None], mass)[:, 0])
 
     turned = jax.vmap(given)(ticks, around + 2 * np.pi * turns, velocities) if system.angles else {}
     return Survey(
