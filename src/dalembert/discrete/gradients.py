@@ -115,14 +115,14 @@ def _shares(potential: Potential, q0: Array, q1: Array, found: Segment) -> Array
     odd = jnp.abs(jnp.sum(jnp.asarray(_ODD, q0.dtype)[:, None] * found.values, axis=0))
     missed = found.missed + odd
 
-    def alone(i, off):
-        this = jnp.arange(q0.shape[0]) == i
+    def alone(this):
         change = potential(jnp.where(this, q1, q0)) - potential(q0)
         change = 0.5 * (change + potential(q1) - potential(jnp.where(this, q0, q1)))
-        more = change - found.fine * step
-        return jnp.where(this & (jnp.abs(more) > found.rounding), more, off)
+        more = change - jnp.sum(jnp.where(this, found.fine * step, 0.0))
+        return jnp.where(jnp.abs(more) > found.rounding, more, 0.0)
 
-    off = lax.fori_loop(0, q0.shape[0], alone, jnp.zeros_like(step))
+    # Not a loop: its derivative, taken backwards, would have to keep a value for each coordinate.
+    off = jax.vmap(alone)(jnp.eye(q0.shape[0], dtype=bool))
     off = jnp.where(step != 0, off, 0.0) / jnp.where(step != 0, step, 1.0)
     seen = 100 * jnp.sum(missed * jnp.abs(step)) >= jnp.abs(found.defect)
     return jnp.where(seen, missed, off) ** 2
