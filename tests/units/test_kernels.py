@@ -188,7 +188,7 @@ def sorting():
 
 
 def test_unknown_primitive_runs_through_xla_with_one_warning(monkeypatch):
-    monkeypatch.setattr(engine, "_warned", set())
+    monkeypatch.setattr(engine, "_warned", engine.Recent(16))
     system = sorting()
 
     def simulate(**change):

@@ -209,7 +209,7 @@ def engine(system: System, method: Method, h: Any) -> Xla | Native:
     try:
         return Native(system, method, h)
     except Unsupported as error:
-        tell(system, method, error)
+        tell(system, method, error, above=8)
         return Xla(system, method, h)
 
 
