@@ -106,16 +106,24 @@ def test_batched_trajectories():
 
 
 def test_failure_inside_other_jax_code():
-    """The count stops, rows hold the last good state, and the others are untouched."""
+    """The count stops, rows after it are NaN or hold the last good state, and the others are untouched."""
     system = da.system(**PENDULUM, potential=lambda q: jnp.where(q[1] > -1, q[1], jnp.nan))
-    runs = jax.vmap(
-        lambda y: da.simulate(system, da.LeapFrog(), jnp.stack([0.0, y]), [0.0, 0.0], h=0.1, steps=30)
-    )
-    sol = runs(jnp.array([0.0, 50.0]))
-    assert sol.code.tolist() == [da.Status.NOT_FINITE.code, da.Status.OK.code]
-    assert sol.steps.tolist() == [14, 30]
-    assert np.all(np.isfinite(sol.q))
-    np.testing.assert_array_equal(sol.q[0, 14:], np.broadcast_to(sol.q[0, 14], (17, 2)))
+
+    def runs(on_failure):
+        def one(y):
+            start = jnp.stack([0.0, y]), [0.0, 0.0]
+            return da.simulate(system, da.LeapFrog(), *start, h=0.1, steps=30, on_failure=on_failure)
+
+        return jax.vmap(one)(jnp.array([0.0, 50.0]))
+
+    lost, held = runs("nan"), runs("hold")
+    for sol in (lost, held):
+        assert sol.code.tolist() == [da.Status.NOT_FINITE.code, da.Status.OK.code]
+        assert sol.steps.tolist() == [14, 30]
+        assert np.all(np.isfinite(sol.q[0, :15]))
+        assert np.all(np.isfinite(sol.q[1]))
+    assert np.all(np.isnan(lost.q[0, 15:]))
+    np.testing.assert_array_equal(held.q[0, 14:], np.broadcast_to(held.q[0, 14], (17, 2)))
 
 
 def test_forces_are_refused_inside_other_jax_code_too():
