@@ -35,6 +35,12 @@ def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable
     known = True
     kinds: set[Any] = set()
 
+    def forget() -> None:
+        """Releases all that is compiled."""
+        kinds.clear()
+        for each in (quick, plain):
+            each.clear_cache()  # pyright: ignore[reportAttributeAccessIssue]
+
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
         nonlocal known
@@ -42,9 +48,7 @@ def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable
         kind = jax.tree.structure(arguments)
         if kind not in kinds:
             if len(kinds) >= _MOST:
-                kinds.clear()
-                for each in (quick, plain):
-                    each.clear_cache()  # pyright: ignore[reportAttributeAccessIssue]
+                forget()
             kinds.add(kind)
         if known and not is_traced(arguments):
             try:
@@ -57,6 +61,7 @@ def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable
                 known = False
         return plain(*arguments)
 
+    setattr(call, "forget", forget)  # noqa: B010 (functions have no such attribute by declaration)
     return call
 
 
