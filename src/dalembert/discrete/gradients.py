@@ -122,8 +122,7 @@ def _shares(potential: Potential, q0: Array, q1: Array, found: Segment) -> Array
         return jnp.where(jnp.abs(more) > found.rounding, more, 0.0)
 
     # Not a loop: its derivative, taken backwards, would have to keep a value for each coordinate.
-    off = jax.vmap(alone)(jnp.eye(q0.shape[0], dtype=bool))
-    off = jnp.where(step != 0, off, 0.0) / jnp.where(step != 0, step, 1.0)
+    off = _ratio(jax.vmap(alone)(jnp.eye(q0.shape[0], dtype=bool)), step)
     seen = 100 * jnp.sum(missed * jnp.abs(step)) >= jnp.abs(found.defect)
     return jnp.where(seen, missed, off) ** 2
 

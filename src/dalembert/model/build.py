@@ -7,6 +7,7 @@ from typing import Any
 from dalembert.model.hooks import check_arguments
 from dalembert.model.rheonomic import RheonomicSystem
 from dalembert.model.system import System
+from dalembert.numerics import Recent
 
 
 def system(
@@ -80,17 +81,15 @@ def system(
         "rheonomic": rheonomic, "parameters": parameters,
     }  # fmt: skip
     same = (*(_sameness(value) for key, value in recipe.items() if key != "parameters"), parameters is None)
-    made = _made.get(same)
+    made = _made.find(same)
     if made is None:
         made = new_class(name, (base,), exec_body=lambda space: space.update(body))
         made.recipe = recipe
-        _made[same] = made
-        while len(_made) > 256:
-            _made.pop(next(iter(_made)), None)
+        made = _made.keep(same, made)
     return made() if parameters is None else made(dict(parameters))
 
 
-_made: dict[Any, type] = {}
+_made = Recent(256)
 """Classes by what they were made from: a notebook's cell that is run again makes no new one."""
 
 

@@ -13,7 +13,7 @@ from dalembert.model.groups import Group
 from dalembert.model.hooks import HOOKS, check_arguments, check_names
 from dalembert.model.survey import FUNCTIONS
 from dalembert.model.system import System, as_arrays
-from dalembert.numerics import current, is_traced
+from dalembert.numerics import Recent, current, is_traced
 
 
 def check_system(system: System) -> None:
@@ -65,14 +65,12 @@ def check_system(system: System) -> None:
         if not is_traced(leaf) and not np.all(np.isfinite(leaf)):
             raise ValueError(f"{name}: a parameter is NaN or infinite in {system}; give finite numbers")
     key = (tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
-    if key not in _known:  # shapes depend on nothing else
+    if _known.find(key) is None:  # shapes depend on nothing else
         _check_shapes(system)
-        _known[key] = None
-        while len(_known) > 256:
-            _known.pop(next(iter(_known)), None)
+        _known.keep(key, True)
 
 
-_known: dict[Any, None] = {}
+_known = Recent(256)
 
 
 def _check_hooks(system: System) -> None:

@@ -36,7 +36,7 @@ class RheonomicSystem(System):
         return System.potential(self.at(t), q)
 
     def constraints(self, t: Array, q: Array) -> Array:
-        """The matrix A(t, q), one row a one-form."""
+        """The matrix A(t, q), one row per one-form."""
         return System.constraints(self.at(t), q)
 
     def frame(self, t: Array, q: Array) -> Array:

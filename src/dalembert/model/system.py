@@ -67,7 +67,7 @@ class System(eqx.Module):
         return jnp.zeros((), q.dtype)
 
     def constraints(self, q: Array) -> Array:
-        """The matrix A(q), one row a one-form; no rows where the system has no constraint."""
+        """The matrix A(q), one row per one-form; no rows where the system has no constraint."""
         return jnp.zeros((0, self.velocity_dimension), q.dtype)
 
     def frame(self, q: Array) -> Array:

@@ -14,6 +14,7 @@ from dalembert.numerics.linear import (
     solve_spd,
 )
 from dalembert.numerics.newton import NewtonInfo, newton
+from dalembert.numerics.recent import Recent
 from dalembert.numerics.rotations import (
     cosine,
     cotangent_ratio,
@@ -26,6 +27,7 @@ from dalembert.numerics.written import is_written_constant
 
 __all__ = [
     "NewtonInfo",
+    "Recent",
     "compiled",
     "cosine",
     "cotangent_ratio",

@@ -17,7 +17,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -174,7 +174,7 @@ class _Reader:
         """A class: what it and the classes below it define, apart from those of the library."""
         found: list[Hashable] = ["class", x.__module__, x.__qualname__]
         for base in x.__mro__:
-            if _stable(base.__module__) and not vars(base).get("recipe"):
+            if _is_installed(base):
                 found.append(id(base))
                 continue
             self.seen.setdefault(id(base), len(self.seen))
@@ -202,6 +202,18 @@ _SILENT = {
 """What Python and equinox put into every class; the fields are read as annotations."""
 
 
+def _is_installed(base: type) -> bool:
+    """Whether a class is one of installed software, and not made from a user's functions."""
+    return _stable(base.__module__) and not vars(base).get("recipe")
+
+
+def _written(of: type) -> type:
+    """The class as its author wrote it, of one that stands in for it."""
+    while "stands_in" in vars(of):
+        of = of.__mro__[1]
+    return of
+
+
 def _is_wrapper(value: Any) -> bool:
     """Whether this is how equinox keeps a method of a class."""
     return type(value).__module__.startswith("equinox") and hasattr(value, "method")
@@ -216,11 +228,11 @@ def _slots(base: type) -> tuple[str, ...]:
     )
 
 
-class _Kind:
+class _Kind(NamedTuple):
     """A class and static fields that stand for all systems whose functions read the same."""
 
-    def __init__(self, of: type, static: dict[str, Any], key: Hashable):
-        self.of, self.static, self.key = of, static, key
+    of: type
+    static: dict[str, Any]
 
 
 _kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
@@ -234,9 +246,7 @@ def _static(module: eqx.Module) -> dict[str, Any]:
 
 def _key(of: type, static: dict[str, Any]) -> tuple[Hashable, list[str]]:
     reader = _Reader()
-    while "stands_in" in vars(of):
-        of = of.__mro__[1]
-    key = (reader.kind(of), reader.read(static))
+    key = (reader.kind(_written(of)), reader.read(static))
     return key, reader.opaque
 
 
@@ -280,9 +290,7 @@ def current(tree: T) -> T:
 def _current(module: Any) -> Any:
     values = {f.name: getattr(module, f.name) for f in fields(module) if hasattr(module, f.name)}
     static = _static(module)
-    if all(
-        _stable(base.__module__) and not vars(base).get("recipe") for base in type(module).__mro__
-    ) and not any(callable(x) for x in static.values()):
+    if all(map(_is_installed, type(module).__mro__)) and not any(callable(x) for x in static.values()):
         of = type(module)  # the library's own
     else:
         kind = _standing_for(type(module), static)
@@ -313,13 +321,12 @@ def _standing_for(of: type, static: dict[str, Any]) -> _Kind:
     kind = _kinds.get(key)
     # What stands for a kind may itself read something else by now.
     if kind is None or _key(kind.of, kind.static)[0] != key:
-        while "stands_in" in vars(of):
-            of = of.__mro__[1]
+        of = _written(of)
         if _keys.setdefault(of, key) != key:
             body = {"__module__": of.__module__, "__qualname__": of.__qualname__, "__doc__": of.__doc__}
             of = type(of)(of.__name__, (of,), {**body, "stands_in": True})
             _keys[of] = key
-        kind = _Kind(of, static, key)
+        kind = _Kind(of, static)
         _kinds[key] = kind
         if len(_kinds) > _KINDS:
             _kinds.popitem(last=False)

@@ -2,9 +2,7 @@
 
 import contextlib
 import functools
-import threading
 import warnings
-from collections import OrderedDict
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +11,7 @@ import numpy as np
 from dalembert.kernels import Loop, Unsupported, evaluate, pack
 from dalembert.methods import Method, State, Status
 from dalembert.model import System, survey
-from dalembert.numerics import current
+from dalembert.numerics import Recent, current
 from dalembert.simulate.loop import CAPACITY, Rows, attempt, begin, first_carry, is_timed, output, run_chunk
 
 
@@ -86,30 +84,6 @@ class Native:
         return Chunk(
             self.loop.rows(saved), self.loop.rows(last.copy()), self.done, int(code), float(residual)
         )
-
-
-class Recent(OrderedDict):
-    """What was used last, up to a number; the rest is forgotten, and its machine code with it."""
-
-    def __init__(self, most: int):
-        super().__init__()
-        self.most, self.lock = most, threading.Lock()
-
-    def find(self, key: Any) -> Any:
-        """The value, or None."""
-        with self.lock:
-            if key in self:
-                self.move_to_end(key)
-            return self.get(key)
-
-    def keep(self, key: Any, value: Any) -> Any:
-        """The value that is there now: an earlier one, where two threads made it at once."""
-        with self.lock:
-            value = self.setdefault(key, value)
-            self.move_to_end(key)
-            while len(self) > self.most:
-                self.popitem(last=False)
-            return value
 
 
 _surveyed = Recent(256)

@@ -170,7 +170,7 @@ def _traced(system, method, q0, v0, h, t0, steps, save_every, on_failure) -> Tra
 
 
 def _run(system, method, start, h, t0, steps, save_every, progress) -> Trajectory:
-    loop = engine(*current((system, method)), h)
+    loop = engine(system, method, h)
     chunks = [loop.begin(start)]
     interrupted = False
     with progress_bar(progress, steps, f"{system.label} by {method.spelling}") as advance:
