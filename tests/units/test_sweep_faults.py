@@ -35,8 +35,9 @@ from sweeping import (
 
 from dalembert.simulate.storage import versions
 from dalembert.sweeps import SweepError, store
-from dalembert.sweeps.engine import _started
+from dalembert.sweeps.engine import AHEAD, _started, engine
 from dalembert.sweeps.reductions import WORDS
+from dalembert.sweeps.work import Done
 
 KILLS = 5
 
@@ -126,6 +127,7 @@ def test_five_workers_killed(undisturbed: Folder, tmp_path: Path):
             time.sleep(chance.uniform(0.0, 0.5))
             with folder.held():  # or the other worker might finish before a new one is there
                 waited(lambda: len(sweep.workers()) == 2 or sweep.child.poll() is not None)
+                assert sweep.child.poll() is None, sweep.ended()
                 # The first is one that works; a later one may be just starting.
                 busy = {line.process for line in folder.journal()} if not killed else set()
                 victims = [process for process in sweep.workers() if process.pid in busy or killed]
@@ -137,6 +139,27 @@ def test_five_workers_killed(undisturbed: Folder, tmp_path: Path):
         assert "Traceback" not in ended.err
         assert len(killed) == KILLS
         assert_finished(folder, undisturbed)
+
+
+def test_a_worker_killed_between_the_end_of_a_block_and_its_answer():
+    """Its results are lost with it, and are asked for again."""
+    finished: set[int] = set()
+    with engine(None, 1) as here, mock.patch("dalembert.sweeps.engine.compute", _named):
+
+        def heard(done: Done) -> None:
+            if not finished:
+                waited(lambda: sum(map(bool, here.client.who_has().values())) == AHEAD)
+                (process,) = here.client.run(os.getpid).values()
+                os.kill(process, signal.SIGKILL)
+                waited(lambda: {x.status for x in here.client.futures.values()} != {"finished"})
+            finished.add(done.block)
+
+        here.run(range(AHEAD), "", {}, heard)
+    assert finished == set(range(AHEAD))
+
+
+def _named(store: str, objects: dict, block: int) -> Done:
+    return Done(block, None)
 
 
 def test_a_worker_killed_while_it_starts(undisturbed: Folder, tmp_path: Path):

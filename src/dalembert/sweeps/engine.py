@@ -145,13 +145,17 @@ class Engine:
         with self._watched():
             fill()
             for future in waiting:
+                if future.status in ("lost", "pending"):  # its worker died between the end and the answer
+                    waiting.add(future)
+                    continue
                 block = which.pop(future.key)
-                if future.status == "finished":
-                    heard(future.result())
-                elif future.status == "error":
-                    heard(Done(block, _words(future.exception())))
-                else:
-                    raise EngineLost(self._gone())
+                try:
+                    done = future.result()
+                except Exception as error:
+                    if future.status != "error":
+                        raise
+                    done = Done(block, _words(error))
+                heard(done)
                 future.release()
                 fill()
 

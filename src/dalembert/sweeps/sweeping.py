@@ -191,6 +191,7 @@ def _finish(work: Any, store: Store, progress: Any) -> None:
         _lost(store.path, lambda: work.run(missing, str(store.path.resolve()), store.spec.objects, heard))
     if failed:
         raise SweepError(f"{_so_far(store)}: {_failures(failed)}. {_GO_ON}")
+    store.tidy()  # a worker that was killed while it wrote
 
 
 _GO_ON = "Run it again to go on with what is missing (on the command line with --resume)"
