@@ -183,7 +183,7 @@ def _symplectic(system: System, method: EDLA, z: Array, lam: Array) -> Array:
             return jnp.concatenate([departed + arrived - force, held])
 
         guess = jnp.concatenate([z[2], lam])
-        return newton(equations, guess, 1 / (jnp.max(jnp.abs(guess)) + 1.0), noise=1e-6)[0]
+        return newton(equations, guess, 1 / (jnp.sum(jnp.abs(guess)) + 1.0), noise=1e-6)[0]
 
     x = jnp.concatenate([z[0], z[1]])
 

@@ -54,8 +54,8 @@ class Gauss(DiscreteLagrangian):
         if not inner:
             return action(jnp.zeros((0,), q0.dtype), q0, q1, u)
         fall = h * solve_spd(system.metric(q0), potential_gradient(system, q0))
-        resolved = jnp.finfo(q0.dtype).eps * jnp.max(jnp.abs(q0)) / jnp.abs(h)
-        natural = jnp.max(jnp.abs(u)) + jnp.max(jnp.abs(fall)) + resolved + jnp.finfo(q0.dtype).tiny
+        resolved = jnp.finfo(q0.dtype).eps * jnp.sum(jnp.abs(q0)) / jnp.abs(h)
+        natural = jnp.sum(jnp.abs(u)) + jnp.sum(jnp.abs(fall)) + resolved + jnp.finfo(q0.dtype).tiny
         z, info = newton(
             lambda z: jax.grad(action)(z, q0, q1, u),
             jnp.zeros(inner * (q0.shape[0] - clock), q0.dtype),

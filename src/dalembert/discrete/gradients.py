@@ -29,13 +29,6 @@ _WEIGHTS = np.array([2, 14 - np.sqrt(7), 14 + np.sqrt(7), 14 + np.sqrt(7), 14 - 
 # The rule on the ends and the inner points alone, exact to degree three: an error estimate for the other.
 _END = (1 / 3 - _A**2) / (1 - _A**2) / 2
 _COARSE = np.array([_END, 0, 0.5 - _END, 0.5 - _END, 0, _END])
-
-
-# The second divided difference of g(x)/x in x^2: it is odd about the middle and vanishes for cubics, as the difference
-# of the two rules above, which is even, does. What both do not see is a cubic at all six nodes.
-_ODD = np.array([1 / (_A * (_A**2 - _B**2) * (_A**2 - 1)), 1 / (_B * (_B**2 - _A**2) * (_B**2 - 1)),
-                 1 / ((1 - _A**2) * (1 - _B**2))])  # fmt: skip
-_ODD = np.concatenate([-_ODD[::-1], _ODD]) / np.max(np.abs(_ODD)) / 4
 # How many roundings the values of V, and the products that they are compared with, may be off by. Each evaluation
 # of V is a few dozen operations; a potential that is off by more is not kept to rounding by any method.
 _ROUNDINGS = 64
@@ -47,8 +40,6 @@ class Segment(NamedTuple):
     fine: Array
     missed: Array
     """By how much a coarser rule differs, for each component."""
-    values: Array
-    """The derivative at the nodes."""
     defect: Array
     """V(q1) - V(q0) - fine . (q1 - q0), which should vanish."""
     rounding: Array
@@ -83,8 +74,8 @@ def _average(
     scale = jnp.abs(v0) + jnp.abs(v1) + jnp.sum(jnp.abs(fine) * reach)
     rounding = _ROUNDINGS * jnp.finfo(q0.dtype).eps * scale
     # Written so that NaN, which a step then reports, needs nothing.
-    needed = (jnp.max(missed) > 1e-8 * jnp.max(jnp.abs(fine))) | (jnp.abs(defect) > rounding)
-    return Segment(fine, missed, values, defect, rounding, needed)
+    needed = (jnp.sum(missed) > 1e-8 * jnp.sum(jnp.abs(fine))) | (jnp.abs(defect) > rounding)
+    return Segment(fine, missed, defect, rounding, needed)
 
 
 def _ratio(x: Array, length: Array) -> Array:
@@ -108,12 +99,10 @@ def _zero_of_constants(gradient: Gradient) -> Gradient:
 def _shares(potential: Potential, q0: Array, q1: Array, found: Segment) -> Array:
     """In which coordinates the quadrature misses something: the squares of what it misses there, as a gradient.
 
-    The derivative at the nodes tells; where it is a cubic at all of them, although the balance is off, the values of V
-    tell, when one coordinate moves alone.
+    The values of V tell, when one coordinate moves alone: all of it, where V is a sum of functions of one coordinate.
+    Where they show nothing above rounding, the coarser rule tells.
     """
     step = q1 - q0
-    odd = jnp.abs(jnp.sum(jnp.asarray(_ODD, q0.dtype)[:, None] * found.values, axis=0))
-    missed = found.missed + odd
 
     def alone(this):
         change = potential(jnp.where(this, q1, q0)) - potential(q0)
@@ -123,8 +112,7 @@ def _shares(potential: Potential, q0: Array, q1: Array, found: Segment) -> Array
 
     # Not a loop: its derivative, taken backwards, would have to keep a value for each coordinate.
     off = _ratio(jax.vmap(alone)(jnp.eye(q0.shape[0], dtype=bool)), step)
-    seen = 100 * jnp.sum(missed * jnp.abs(step)) >= jnp.abs(found.defect)
-    return jnp.where(seen, missed, off) ** 2
+    return jnp.where(jnp.any(off != 0), off, found.missed) ** 2
 
 
 @_zero_of_constants
@@ -135,14 +123,15 @@ def average(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
     quadrature misses is added to the coordinates in which it misses something, not to those where it is exact.
     """
     step = q1 - q0
-    found = _average(jax.grad(potential), potential, q0, q1, step, jnp.maximum(jnp.abs(q0), jnp.abs(q1)))
+    found = _average(jax.grad(potential), potential, q0, q1, step, jnp.abs(q0) + jnp.abs(q1))
 
     def correction():
         along = _shares(potential, q0, q1, found) * step
         along = jnp.where(jnp.sum(along * step) > 0, along, matvec(metric, step))
         return along * _ratio(found.defect, jnp.sum(along * step))
 
-    return found.fine + lax.cond(found.needed, correction, lambda: jnp.zeros_like(step))
+    # The first branch is the usual one, which ensembles compute for all members: the other only where one needs it.
+    return found.fine + lax.cond(~found.needed, lambda: jnp.zeros_like(step), correction)
 
 
 @_zero_of_constants
@@ -154,7 +143,7 @@ def gonzalez(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array
     """
     step = q1 - q0
     middle = jax.grad(potential)(0.5 * (q0 + q1))
-    found = _average(jax.grad(potential), potential, q0, q1, step, jnp.maximum(jnp.abs(q0), jnp.abs(q1)))
+    found = _average(jax.grad(potential), potential, q0, q1, step, jnp.abs(q0) + jnp.abs(q1))
     smooth = jnp.sum((found.fine - middle) * step)
     momentum = matvec(metric, step)
     return middle + momentum * _ratio(
@@ -173,7 +162,7 @@ def _increments(potential: Potential, q0: Array, q1: Array) -> Array:
         def slope(q, direction=direction):
             return jax.jvp(potential, (q,), (direction,))[1]
 
-        step, reach = q1[i] - q0[i], jnp.maximum(jnp.abs(q0[i]), jnp.abs(q1[i]))
+        step, reach = q1[i] - q0[i], jnp.abs(q0[i]) + jnp.abs(q1[i])
         found = _average(slope, potential, here, there, step, reach)
         parts.append(found.fine[0] + _ratio(jnp.where(found.needed, found.defect, 0.0), step))
     return jnp.stack(parts)

@@ -62,7 +62,7 @@ class Retraction(DiscreteLagrangian):
         x, _ = newton(
             lambda x: group.local(group.multiply(group.inverse(tau(x)), target)),
             guess,
-            1 / (jnp.max(jnp.abs(guess)) + jnp.finfo(q0.dtype).tiny),
+            1 / (jnp.sum(jnp.abs(guess)) + jnp.finfo(q0.dtype).tiny),
         )
         return x / h
 

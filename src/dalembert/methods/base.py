@@ -264,16 +264,17 @@ def solve_velocity(
     """
     number, length = jnp.finfo(guess.dtype), jnp.abs(h)
     weights = jnp.sqrt(jnp.diagonal(mass))
+    # Sums, where maxima would do as well: they are products of vectors, and NaN stays NaN at no cost.
     # The numbers of a group's element are of size one, and there are more of them than velocities.
     places = jnp.abs(state.q)
     along = weights[: len(places)] if len(places) <= len(weights) else jnp.max(weights)
-    resolved = number.eps * jnp.max(along * places)
-    natural = jnp.max(weights * jnp.maximum(jnp.abs(state.v), jnp.abs(kick)))
+    resolved = number.eps * jnp.sum(along * places)
+    natural = jnp.sum(weights * (jnp.abs(state.v) + jnp.abs(kick)))
     # Multiplied by h, so that there is one division in a step and no more.
     inverse = 1 / (natural * length + resolved + number.tiny * (1 + length))
     sizes = weights
     if columns is not None:
-        made = jnp.max(weights[:, None] * jnp.abs(columns), axis=0, initial=number.tiny)
+        made = number.tiny + jnp.sum(weights[:, None] * jnp.abs(columns), axis=0)
         sizes = made if len(guess) == len(made) else jnp.concatenate([weights, made])
-    x, info = newton(equations, guess, length * inverse * sizes, slope, noise=64 * resolved * inverse)
+    x, info = newton(equations, guess, length * inverse, slope, noise=64 * resolved * inverse, weights=sizes)
     return x, Report(*info)

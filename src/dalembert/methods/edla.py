@@ -207,7 +207,7 @@ class EDLA(Method):
         n, size = s.v.shape[0], s.size
         # In one measure: steps in units of velocity, energies too.
         tiny = jnp.finfo(s.q.dtype).tiny
-        speed = lax.stop_gradient(jnp.maximum(jnp.max(jnp.abs(s.v)), jnp.max(jnp.abs(found.x[:n])))) + tiny
+        speed = lax.stop_gradient(jnp.sum(jnp.abs(s.v)) + jnp.sum(jnp.abs(found.x[:n]))) + tiny
         tick, rate = lax.stop_gradient(last / speed), lax.stop_gradient(speed / (scale + tiny))
 
         def equations(y):

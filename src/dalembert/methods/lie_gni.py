@@ -52,7 +52,7 @@ class LieGNI(Reflecting):
         def equations(xi):
             return solve_spd(mass, matvec(dtau_inverse(h * xi).T, matvec(mass, xi)) - p)
 
-        size = jnp.max(jnp.abs(guess)) + jnp.finfo(q.dtype).tiny
+        size = jnp.sum(jnp.abs(guess)) + jnp.finfo(q.dtype).tiny
         xi, info = newton(equations, guess, 1 / size)
         w = tau(h * xi)
         q1 = group.restore(group.multiply(q, w))

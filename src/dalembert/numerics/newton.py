@@ -29,14 +29,15 @@ def newton(
     unit: Array,
     slope: Callable[[], Array] | None = None,
     noise: Array | float = 0.0,
+    weights: Array | float = 1.0,
 ) -> tuple[Array, NewtonInfo]:
     """The root of `function` near `guess`, and how the iteration ended.
 
-    `unit` is one over the natural size of the unknowns, one number for all or one for each; corrections are measured
-    in it. The iteration stops when the next correction is predicted below rounding, or when corrections at rounding,
-    or below `noise` (what the equations cannot resolve, in the same measure), no longer shrink. With `slope`, which
-    returns an approximate Jacobian, Broyden's updates replace exact Jacobians: cheaper where derivatives of the
-    function are long. Derivatives of the root come from the implicit function theorem, never from the iteration.
+    Corrections are measured by the sum of weights |x|, times `unit`, one over its natural size. The iteration stops
+    when the next correction is predicted below rounding, or when corrections at rounding, or below `noise` (what the
+    equations cannot resolve, in the same measure), no longer shrink. With `slope`, which returns an approximate
+    Jacobian, Broyden's updates replace exact Jacobians: cheaper where derivatives of the function are long.
+    Derivatives of the root come from the implicit function theorem, never from the iteration.
     """
     if guess.shape[0] == 0:
         zero = jnp.zeros((), guess.dtype)
@@ -54,7 +55,7 @@ def newton(
         stalled = (error > 0.25 * before) & ((before < 1e-11) | (error < noise))
         return (error <= 2 * eps) | ((count > 1) & (predicted | stalled))
 
-    def iterate(correct, x, memory, unit, noise):
+    def iterate(correct, x, memory, unit, noise, weights):
         """Corrections until they settle; `correct(x, memory)` returns a correction and the memory."""
 
         def unfinished(carry):
@@ -64,7 +65,7 @@ def newton(
         def body(carry):
             x, memory, error, _, count = carry
             step, memory = correct(x, memory)
-            return x + step, memory, jnp.max(jnp.abs(step) * unit), error, count + 1
+            return x + step, memory, unit * jnp.sum(weights * jnp.abs(step)), error, count + 1
 
         large = jnp.full((), jnp.finfo(x.dtype).max, x.dtype)
         start = (x, memory, large, large, jnp.zeros((), jnp.int32))
@@ -73,7 +74,7 @@ def newton(
         good = settled(error, before, count, noise)
         return x, jnp.stack([error, count.astype(x.dtype), good.astype(x.dtype)])
 
-    def solve_root(f, x, unit, noise, inverse):
+    def solve_root(f, x, unit, noise, weights, inverse):
         def exact(x, memory):
             jacobian, value = jax.jacfwd(lambda y: (f(y),) * 2, has_aux=True)(x)
             return -solve(jacobian, value), memory
@@ -90,13 +91,13 @@ def newton(
             return step, (inverse, step, value)
 
         if inverse is None:
-            return iterate(exact, x, (), unit, noise)
-        return iterate(broyden, x, (inverse, jnp.zeros_like(x), jnp.zeros_like(x)), unit, noise)
+            return iterate(exact, x, (), unit, noise, weights)
+        return iterate(broyden, x, (inverse, jnp.zeros_like(x), jnp.zeros_like(x)), unit, noise, weights)
 
     # Closed-over values become arguments, so that derivatives can be taken with respect to them.
     closed, values = jax.closure_convert(function, guess)
     inverse = None if slope is None else solve(slope(), jnp.eye(guess.shape[0], dtype=guess.dtype))
-    aside = jax.tree.map(lax.stop_gradient, (unit, jnp.asarray(noise, guess.dtype), inverse))
+    aside = jax.tree.map(lax.stop_gradient, (unit, *(jnp.asarray(x, guess.dtype) for x in (noise, weights)), inverse))
 
     @jax.custom_jvp
     def root(x, aside, *values):

@@ -103,7 +103,7 @@ class Case(eqx.Module):
             none = jnp.zeros(symmetry.group.dimension, r.dtype)
             return -solve(jax.jacfwd(missing)(none), missing(none))
         guess = self.group_velocity(symmetry, full, r, u)
-        size = jnp.max(jnp.abs(u)) + jnp.max(jnp.abs(guess)) + jnp.finfo(r.dtype).tiny
+        size = jnp.sum(jnp.abs(u)) + jnp.sum(jnp.abs(guess)) + jnp.finfo(r.dtype).tiny
         w, info = newton(missing, guess, 1 / size)
         # A step that was not found makes the run fail, which reports it.
         return jnp.where(info.converged, w, jnp.nan)
