@@ -97,7 +97,9 @@ def newton(
     # Closed-over values become arguments, so that derivatives can be taken with respect to them.
     closed, values = jax.closure_convert(function, guess)
     inverse = None if slope is None else solve(slope(), jnp.eye(guess.shape[0], dtype=guess.dtype))
-    aside = jax.tree.map(lax.stop_gradient, (unit, *(jnp.asarray(x, guess.dtype) for x in (noise, weights)), inverse))
+    aside = jax.tree.map(
+        lax.stop_gradient, (unit, *(jnp.asarray(x, guess.dtype) for x in (noise, weights)), inverse)
+    )
 
     @jax.custom_jvp
     def root(x, aside, *values):
