@@ -4,7 +4,7 @@ from dalembert.kernels.adjoint import Adjoint
 from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.many import lanes_here, many
 from dalembert.kernels.native import Loop, pack
-from dalembert.kernels.scalarise import Scalars, evaluate, join, scalarise, split
+from dalembert.kernels.scalarise import Scalars, join, scalarise, split
 from dalembert.kernels.trig import sincos
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "Loop",
     "Scalars",
     "Unsupported",
-    "evaluate",
     "join",
     "lanes_here",
     "many",

@@ -11,7 +11,7 @@ from jax.core import Tracer
 
 from dalembert.kernels import indexing, matrices, rules  # noqa: F401 (they register what they know)
 from dalembert.kernels.emit import Emitter
-from dalembert.kernels.graph import Graph, Unsupported
+from dalembert.kernels.graph import Graph
 from dalembert.kernels.interpret import Interpreter, objects
 from dalembert.kernels.plan import Plan
 from dalembert.kernels.trig import ON_GPU, SPECIAL
@@ -92,25 +92,6 @@ def join(
             leaves.append((jnp.stack(items) if items else jnp.zeros(0, dtype)).reshape(shape))
         position += size
     return jax.tree.unflatten(tree, leaves)
-
-
-def evaluate(function: Callable, *arguments: Any) -> Any:
-    """function(*arguments) for plain numbers, by folding constants alone: nothing is compiled.
-
-    Quicker than compiling for what is needed once. Raises Unsupported where something does not fold.
-    """
-    jaxpr, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    interpreter = Interpreter(Graph())
-    inputs = [interpreter.constant(x) for x in jax.tree.leaves(arguments)]
-    leaves = []
-    for array, (size, dtype) in zip(
-        interpreter.closed(jaxpr, inputs), map(_shape, jax.tree.leaves(shape)), strict=True
-    ):
-        rest = [node.op for node in array.flat if not node.is_const]
-        if rest:
-            raise Unsupported(rest[0], "which does not fold")
-        leaves.append(np.array([node.value for node in array.flat], dtype).reshape(size))
-    return jax.tree.unflatten(jax.tree.structure(shape), leaves)
 
 
 def scalarise(function: Callable, batch: bool = False) -> Callable:

@@ -138,7 +138,10 @@ def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array,
             mass = jnp.eye(len(along)).at[1:, 1:].set(start)
         return ratio(forms @ along, sizes(forms, along[:, None], mass)[:, 0])
 
-    turned = jax.vmap(given)(ticks, around + 2 * np.pi * turns, velocities) if system.angles else {}
+    # All at once, which is traced and compiled once.
+    places = jnp.stack([around, around + 2 * np.pi * turns] if system.angles else [around])
+    found = jax.vmap(jax.vmap(given), (None, 0, None))(ticks, places, velocities)
+    here, *turned = (jax.tree.map(lambda x, k=k: x[k], found) for k in range(len(places)))
     return Survey(
         start,
         system.potential(q),
@@ -146,8 +149,8 @@ def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array,
         annihilator(system, q),
         offsets_at(system, q),
         potential_gradient(system, q),
-        jax.vmap(given)(ticks, around, velocities),
-        turned,
+        here,
+        turned[0] if turned else {},
         turns,
         jax.vmap(measured)(ticks, around, velocities),
         jnp.zeros(()) if system.group is None else system.group.defect(q),

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from dalembert.numerics.linear import matvec, solve
 
@@ -21,6 +23,21 @@ class NewtonInfo(NamedTuple):
     residual: Array
     iterations: Array
     converged: Array
+
+
+def _opened(function: Callable[[Array], Array], x: Array) -> tuple[Callable[..., Array], list[Array]]:
+    """The function of x and of the values that it has closed over, so that derivatives can be taken with respect to
+    them; and these values. As jax.closure_convert, which would keep the last 4096 functions for ever.
+    """
+    traced = jax.make_jaxpr(function)(x)
+    unknown = [isinstance(value, Tracer) for value in traced.consts]
+
+    def opened(x: Array, *values: Array) -> Array:
+        given = iter(values)
+        consts = [next(given) if new else value for new, value in zip(unknown, traced.consts, strict=True)]
+        return jaxpr_as_fun(ClosedJaxpr(traced.jaxpr, consts))(x)[0]
+
+    return opened, [value for new, value in zip(unknown, traced.consts, strict=True) if new]
 
 
 def newton(
@@ -94,8 +111,7 @@ def newton(
             return iterate(exact, x, (), unit, noise, weights)
         return iterate(broyden, x, (inverse, jnp.zeros_like(x), jnp.zeros_like(x)), unit, noise, weights)
 
-    # Closed-over values become arguments, so that derivatives can be taken with respect to them.
-    closed, values = jax.closure_convert(function, guess)
+    closed, values = _opened(function, guess)
     inverse = None if slope is None else solve(slope(), jnp.eye(guess.shape[0], dtype=guess.dtype))
     aside = jax.tree.map(
         lax.stop_gradient, (unit, *(jnp.asarray(x, guess.dtype) for x in (noise, weights)), inverse)
