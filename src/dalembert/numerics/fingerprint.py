@@ -7,6 +7,7 @@ else is given a class of its own before any compiled code sees it. Equal functio
 run again, share one class.
 """
 
+import contextlib
 import dis
 import functools
 import hashlib
@@ -65,6 +66,35 @@ def _reads(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(names), tuple(attributes)
 
 
+_NOTHING = object()
+
+
+class _Places:
+    """Where functions found what they read: while the same things are there, and do not change themselves, a second
+    look, fifty times quicker, tells that nothing has changed."""
+
+    def __init__(self) -> None:
+        self.cells: list[tuple[Any, Any]] = []
+        self.names: list[tuple[Any, str, Any]] = []
+        self.functions: list[tuple[Any, Any, Any, Any]] = []
+        self.classes: list[tuple[type, Any, int]] = []
+        self.whole = True
+        """Whether all that was read is of this kind: not where there are lists, arrays or objects."""
+
+    def unchanged(self) -> bool:
+        """Whether the same things are there now."""
+        try:
+            return (
+                all(cell.cell_contents is value for cell, value in self.cells)
+                and all(names.get(name, _NOTHING) is value for names, name, value in self.names)
+                and all(f.__code__ is code and f.__defaults__ is a and f.__kwdefaults__ is b
+                        for f, code, a, b in self.functions)
+                and all(x.__mro__ is mro and len(x.__dict__) == size for x, mro, size in self.classes)
+            )  # fmt: skip
+        except ValueError:  # a cell that is empty by now
+            return False
+
+
 class _Reader:
     """Turns what functions read into one value that can be compared."""
 
@@ -72,6 +102,7 @@ class _Reader:
         self.seen: dict[int, int] = {}
         self.alive: list[Any] = []  # so that no number of an object is used twice
         self.opaque: list[str] = []
+        self.places = _Places()
 
     def read(self, x: Any) -> Hashable:
         if x is None or isinstance(x, bool | int | str | bytes):
@@ -86,6 +117,8 @@ class _Reader:
         self.alive.append(x)
         if len(self.seen) > _MOST:
             return self._unknown(x)
+        if isinstance(x, np.ndarray | list | set | dict | types.MappingProxyType):
+            self.places.whole = False
         return self._object(x)
 
     def _object(self, x: Any) -> Hashable:
@@ -104,6 +137,7 @@ class _Reader:
         if isinstance(x, types.ModuleType):
             return ("module", x.__name__)
         if isinstance(x, functools.partial):
+            self.places.whole = False
             return ("partial", self.read(x.func), self.read(x.args), self.read(x.keywords))
         if _stable(getattr(x, "__module__", None) or type(x).__module__) and not isinstance(x, eqx.Module):
             return self._installed(x)
@@ -115,6 +149,7 @@ class _Reader:
             return self.kind(x)
         if hasattr(x, "__wrapped__"):
             return ("wrapped", type(x).__qualname__, self.read(getattr(x, "__wrapped__")))  # noqa: B009
+        self.places.whole = False
         inside = getattr(x, "__dict__", None)
         slots = [name for base in type(x).__mro__ for name in _slots(base)]
         if inside is None and not slots:
@@ -130,10 +165,12 @@ class _Reader:
             return ("wrapped", type(x).__qualname__, self.read(getattr(x, "__wrapped__")))  # noqa: B009
         if hasattr(type(x), "__get__"):  # a descriptor, such as a field of a named tuple
             return ("installed", type(x).__qualname__, id(x))
+        self.places.whole = False
         inside = getattr(x, "__dict__", None)
         return ("object", id(type(x)), self.read(dict(inside))) if inside else self._unknown(x)
 
     def _unknown(self, x: Any) -> Hashable:
+        self.places.whole = False
         self.opaque.append(type(x).__name__)
         return ("unknown", id(x))
 
@@ -150,6 +187,7 @@ class _Reader:
     def function(self, f: types.FunctionType) -> Hashable:
         """The code, and all that it reads besides its arguments."""
         names, attributes = _reads(f.__code__)
+        self.places.functions.append((f, f.__code__, f.__defaults__, f.__kwdefaults__))
         found: list[Hashable] = [
             "function",
             f.__code__,
@@ -158,17 +196,28 @@ class _Reader:
         ]
         for cell in f.__closure__ or ():
             try:
-                found.append(self.read(cell.cell_contents))
+                value = cell.cell_contents
             except ValueError:  # not filled yet
                 found.append("empty")
-        for name in names:
-            if name not in f.__globals__:
+                self.places.whole = False
                 continue
-            value = f.__globals__[name]
+            self.places.cells.append((cell, value))
+            found.append(self.read(value))
+        for name in names:
+            value = self._at(f.__globals__, name)
+            if value is _NOTHING:
+                continue
             found += [name, self.read(value)]
             if isinstance(value, types.ModuleType) and not _stable(value.__name__):
-                found += [(key, self.read(vars(value)[key])) for key in attributes if key in vars(value)]
+                inside = {key: self._at(vars(value), key) for key in attributes}
+                found += [(key, self.read(x)) for key, x in inside.items() if x is not _NOTHING]
         return tuple(found)
+
+    def _at(self, names: Any, name: str) -> Any:
+        """What a mapping of names has under this one, remembered."""
+        value = names.get(name, _NOTHING)
+        self.places.names.append((names, name, value))
+        return value
 
     def kind(self, x: type) -> Hashable:
         """A class: what it and the classes below it define, apart from those of the library."""
@@ -178,14 +227,16 @@ class _Reader:
                 found.append(id(base))
                 continue
             self.seen.setdefault(id(base), len(self.seen))
+            self.places.classes.append((base, base.__mro__, len(vars(base))))
             if vars(base).get("recipe"):  # made from functions: they are all there is
-                made = vars(base)["recipe"]
-                found += [self.read(made[name]) for name in made if name != "parameters"]
+                made = self._at(vars(base), "recipe")
+                found += [self.read(self._at(made, name)) for name in made if name != "parameters"]
                 found += sorted(made["parameters"] or ())
                 continue
             found.append(str(vars(base).get("__annotations__")))
-            for name, value in vars(base).items():
+            for name in vars(base):
                 if name not in _SILENT:
+                    value = self._at(vars(base), name)
                     found += [
                         name,
                         self.read(getattr(value, "method", value) if _is_wrapper(value) else value),
@@ -244,10 +295,22 @@ def _static(module: eqx.Module) -> dict[str, Any]:
     return {f.name: getattr(module, f.name) for f in fields(module) if f.metadata.get("static", False)}  # pyright: ignore[reportArgumentType]
 
 
-def _key(of: type, static: dict[str, Any]) -> tuple[Hashable, list[str]]:
+def _key(of: type, static: dict[str, Any]) -> tuple[Hashable, _Reader]:
     reader = _Reader()
-    key = (reader.kind(_written(of)), reader.read(static))
-    return key, reader.opaque
+    return (reader.kind(_written(of)), reader.read(tuple(static.items()))), reader
+
+
+class _Known(NamedTuple):
+    """A kind, and where its functions, and those of the system that it stands for, found what they read."""
+
+    key: Hashable
+    kind: _Kind
+    places: list[_Places]
+    alive: Any
+    """What is known by its number here, so that the number is used for nothing else."""
+
+
+_known: OrderedDict[Hashable, _Known] = OrderedDict()
 
 
 def fingerprint(module: Any) -> int:
@@ -309,8 +372,15 @@ def _current(module: Any) -> Any:
 
 
 def _standing_for(of: type, static: dict[str, Any]) -> _Kind:
-    key, opaque = _key(of, static)
-    for name in opaque:
+    alive = (of, *static.values())
+    number = tuple(map(id, alive))
+    known = _known.get(number)
+    if known and _kinds.get(known.key) is known.kind and all(x.unchanged() for x in known.places):
+        with contextlib.suppress(KeyError):  # another thread may forget it just now
+            _kinds.move_to_end(known.key)
+        return known.kind
+    key, reader = _key(of, static)
+    for name in reader.opaque:
         if (of.__qualname__, name) not in _warned:
             _warned.add((of.__qualname__, name))
             warnings.warn(
@@ -319,8 +389,12 @@ def _standing_for(of: type, static: dict[str, Any]) -> _Kind:
                 stacklevel=2,
             )
     kind = _kinds.get(key)
-    # What stands for a kind may itself read something else by now.
-    if kind is None or _key(kind.of, kind.static)[0] != key:
+    places = [reader.places]
+    if kind is not None:  # what stands for a kind may itself read something else by now
+        there, other = _key(kind.of, kind.static)
+        places.append(other.places)
+        kind = kind if there == key else None
+    if kind is None:
         of = _written(of)
         if _keys.setdefault(of, key) != key:
             body = {"__module__": of.__module__, "__qualname__": of.__qualname__, "__doc__": of.__doc__}
@@ -331,4 +405,9 @@ def _standing_for(of: type, static: dict[str, Any]) -> _Kind:
         if len(_kinds) > _KINDS:
             _kinds.popitem(last=False)
     _kinds.move_to_end(key)
+    _known.pop(number, None)
+    if all(x.whole for x in places):
+        _known[number] = _Known(key, kind, places, alive)
+        while len(_known) > _KINDS:
+            _known.popitem(last=False)
     return kind
