@@ -218,7 +218,7 @@ def audited(found: dict[str, Any]) -> Iterator[tuple[str, str, Pair]]:
 
 
 def table(found: dict[str, Any], cell: Callable[[Pair], Cell], methods: list[str], cases: list[str]) -> str:
-    """One table: a row a case, a column a method."""
+    """One table: one row per case, one column per method."""
     head = "".join(f"<th>{x.replace('-variational', '-<br>variational')}</th>" for x in methods)
     rows = []
     for case in cases:

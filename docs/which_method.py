@@ -96,7 +96,7 @@ def costs(runs: dict[str, tuple[Callable, int]]) -> dict[str, float]:
 
 
 def cost_rows() -> Iterator[list[str]]:
-    """Cost a step relative to leap-frog or, where that is refused, to the first method; one row a method."""
+    """Cost per step relative to leap-frog or, where that is refused, to the first method; one row per method."""
     found: dict[str, dict[str, float]] = {}
     for label, (system, start, h) in SYSTEMS.items():
         runs = {}

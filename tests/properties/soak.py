@@ -106,7 +106,7 @@ def lambdas(seed: int, scale: float) -> dict[str, Any]:
     number, wrong = max(10, int(2000 * scale)), []
     random = np.random.default_rng(seed)
     peak = 0.0
-    for k in range(0, number, 2):  # two new systems each time
+    for k in range(number):
         rate = random.uniform(0.5, 3.0)
         system = da.system(
             coordinates=("x", "y"),

@@ -1,6 +1,6 @@
 """The measured outcomes of the suite of coupled systems: what every method must reproduce.
 
-One row a method, one cell a problem: "verdict largest error on [0, 3000]; slope (its standard error) there;
+One row per method, one cell per problem: "verdict largest error on [0, 3000]; slope (its standard error) there;
 slope (its standard error) on [0, 30000]". Every number came from two independent implementations.
 """
 

@@ -435,7 +435,7 @@ def test_ctrl_c_returns_what_was_computed():
 
 
 def test_memory():
-    """Members are many, rows few: the peak is the result and a few copies, never a row a step."""
+    """Members are many, rows few: the peak is the result and a few copies, never one row per step."""
     code = """
         import resource
         import numpy as np

@@ -159,7 +159,7 @@ def test_a_worker_killed_between_the_end_of_a_block_and_its_answer():
 
 
 def _named(store: str, objects: dict, block: int) -> Done:
-    return Done(block, None)
+    return Done(block)
 
 
 def test_a_worker_killed_while_it_starts(undisturbed: Folder, tmp_path: Path):

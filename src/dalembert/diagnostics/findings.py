@@ -279,7 +279,7 @@ def _drift_words(name: str, drift: Drift) -> str:
 
 
 def compare(audits: Sequence[Audit]) -> list[list[str]]:
-    """One table of several audits of one system: a header, then a row a structure, a column a method."""
+    """One table of several audits of one system: a header, then one row per structure, one column per method."""
     tables = [dict(a.rows()) for a in audits]
     names: list[str] = []
     for table in tables:

@@ -17,7 +17,7 @@ def many(loop: Loop, varied: Sequence[bool]) -> Callable:
     """run(shared, own, starts, stride, first, last, steps, every, rows, told), all arrays float64.
 
     Parameter i is shared[i], or row `sum(varied[:i])` of `own` where it varies. `own`, `starts` and `told` hold
-    one row a quantity with `stride` members in it; `rows` one such block a saved row, the start first,
+    one row per quantity with `stride` members in it; `rows` one such block per saved row, the start first,
     with the row's distinct entries. Members
     `first` to `last` are run, a multiple of `lanes_here()`.
     """

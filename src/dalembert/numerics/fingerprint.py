@@ -25,6 +25,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from dalembert.numerics.recent import Recent
+
 T = TypeVar("T")
 
 # What is compared at most, in objects; beyond it a change cannot be noticed, and a warning says so.
@@ -310,7 +312,7 @@ class _Known(NamedTuple):
     """What is known by its number here, so that the number is used for nothing else."""
 
 
-_known: OrderedDict[Hashable, _Known] = OrderedDict()
+_known = Recent(_KINDS)
 
 
 def fingerprint(module: Any) -> int:
@@ -374,7 +376,7 @@ def _current(module: Any) -> Any:
 def _standing_for(of: type, static: dict[str, Any]) -> _Kind:
     alive = (of, *static.values())
     number = tuple(map(id, alive))
-    known = _known.get(number)
+    known = _known.find(number)
     if known and _kinds.get(known.key) is known.kind and all(x.unchanged() for x in known.places):
         with contextlib.suppress(KeyError):  # another thread may forget it just now
             _kinds.move_to_end(known.key)
@@ -407,7 +409,5 @@ def _standing_for(of: type, static: dict[str, Any]) -> _Kind:
     _kinds.move_to_end(key)
     _known.pop(number, None)
     if all(x.whole for x in places):
-        _known[number] = _Known(key, kind, places, alive)
-        while len(_known) > _KINDS:
-            _known.popitem(last=False)
+        _known.keep(number, _Known(key, kind, places, alive))
     return kind

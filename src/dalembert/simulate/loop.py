@@ -31,7 +31,7 @@ class Carry(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Saved output, one row a saved step."""
+    """Saved output, one row per saved step."""
 
     q: Array
     v: Array

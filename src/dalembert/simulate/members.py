@@ -39,7 +39,7 @@ def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray,
         sizes = set(parameters)
     if len(sizes) != 1:
         raise ValueError(
-            f"an ensemble needs one batch size: one row a member in q0 or v0, or h of shape (N,); got q0 "
+            f"an ensemble needs one batch size: one row per member in q0 or v0, or h of shape (N,); got q0 "
             f"{arrays['q0'].shape}, v0 {arrays['v0'].shape}, h {np.shape(h)}"
         )
     size = sizes.pop()

@@ -16,7 +16,7 @@ from dalembert.methods import Method, State, Status
 from dalembert.model import System, as_arrays, check_start, check_system, nearest_velocity, refuse_masked
 from dalembert.numerics import current, fingerprint, hurried, is_traced
 from dalembert.simulate.differentiable import differentiable_run
-from dalembert.simulate.engine import engine, has_kernel, quick_survey
+from dalembert.simulate.engine import contents, engine, has_kernel, quick_survey
 from dalembert.simulate.loop import CAPACITY, is_timed, scan, start_fault
 from dalembert.simulate.progress import progress_bar
 from dalembert.simulate.status import MotionWarning, SimulationError
@@ -123,9 +123,9 @@ _passed: OrderedDict[Any, None] = OrderedDict()
 def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
     """Refuses what does not fit together. What passed is remembered: the next run from there, with another step
     size perhaps, need not be checked again."""
-    leaves, tree = jax.tree.flatten((*current((system, method)), q0, v0, t0))
-    traced = is_traced(leaves)
-    key = None if traced else (tree, *((x.shape, x.dtype.str, x.tobytes()) for x in map(np.asarray, leaves)))
+    given = (*current((system, method)), q0, v0, t0)
+    traced = is_traced(given)
+    key = None if traced else contents(given)
     if key is not None and key in _passed:
         return
     check_system(system)

@@ -1,4 +1,4 @@
-"""The published experiments, done again: one file a figure or table, and a report of all of them."""
+"""The published experiments, done again: one file per figure or table, and a report of all of them."""
 
 from dalembert.studies.run import STUDIES, chosen, reproduce
 

@@ -78,7 +78,7 @@ def present(
 
 
 def verdicts(lab: Lab, what: Integral, runs: Runs) -> Table:
-    """A row a method, a column a motion."""
+    """One row per method, one column per motion."""
     rows = tuple(
         (
             Cell(NAMES[spelling], notes=(spelling,)),
