@@ -33,7 +33,7 @@ def kill_sweeps(n: int, seed: int, kills: int = KILLS) -> Counter:
         began = time.monotonic()
         assert whole.sweep().ended().code == 0
         longest = time.monotonic() - began
-        for each in range(n):  # more than enough, as a sweep may end before it is killed
+        for each in range(4 * n):  # more than enough, as a sweep may end before it is killed
             wanted = min(kills, n - counts["kills"])
             if not wanted:
                 break

@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, new_class
 from typing import Any
 
+import equinox as eqx
+
 from dalembert.model.hooks import check_arguments
 from dalembert.model.rheonomic import RheonomicSystem
 from dalembert.model.system import System
-from dalembert.numerics import Recent
+from dalembert.numerics import Recent, Recipe
 
 
 def system(
@@ -59,44 +61,56 @@ def system(
         if function is not None:
             extra = "" if parameters is None else "p"
             check_arguments(name, key, function, rheonomic, extra, bound=False)
-    body: dict[str, Any] = {
+    arguments = {
         "coordinates": tuple(coordinates),
+        **given,
         "units": tuple(units) if isinstance(units, list) else units,
         "angles": tuple(angles) if isinstance(angles, list) else angles,
-        "__doc__": f"{name}, made by dalembert.system.",
-        "__module__": __name__,
+        "name": name,
+        "rheonomic": rheonomic,
     }
+    same = tuple(map(_sameness, arguments.values()))
+    recipe = _recipes.find(same) or _recipes.keep(same, Recipe(arguments))
+    made = _class(arguments, parameters is not None)
+    return made(recipe) if parameters is None else made(recipe, dict(parameters))
 
-    def method(function: Callable) -> Callable:
-        if parameters is None:
-            return lambda self, *arguments: function(*arguments)
-        return lambda self, *arguments: function(*arguments, self.parameters)
 
-    body |= {key: method(function) for key, function in given.items() if function is not None}
-    if parameters is not None:
-        body["__annotations__"] = {"parameters": dict}
-    base = RheonomicSystem if rheonomic else System
-    recipe = {
-        "coordinates": tuple(coordinates), **given, "units": units, "angles": angles, "name": name,
-        "rheonomic": rheonomic, "parameters": parameters,
-    }  # fmt: skip
-    same = (*(_sameness(value) for key, value in recipe.items() if key != "parameters"), parameters is None)
-    made = _made.find(same)
-    if made is None:
+_recipes = Recent(256)
+"""Recipes by what they hold: a notebook's cell that is run again makes no new one."""
+_classes: dict[str, type] = {}
+"""Classes by all but the functions of their systems; JAX keeps each for ever, so that there should be few."""
+
+
+def _class(arguments: Mapping[str, Any], has_parameters: bool) -> type:
+    """The class of systems that were given such functions, whichever they are."""
+    hooks = tuple(key for key, value in arguments.items() if callable(value))
+    name = arguments["name"]
+    told = repr((hooks, has_parameters, [x for key, x in arguments.items() if key not in hooks]))
+    if told not in _classes:
+        body: dict[str, Any] = {
+            **{key: arguments[key] for key in ("coordinates", "units", "angles")},
+            **{key: _method(key, has_parameters) for key in hooks},
+            "recipe": eqx.field(static=True),
+            "__annotations__": {"recipe": Recipe} | ({"parameters": dict} if has_parameters else {}),
+            "__doc__": f"{name}, made by dalembert.system.",
+            "__module__": __name__,
+        }
+        base = RheonomicSystem if arguments["rheonomic"] else System
         made = new_class(name, (base,), exec_body=lambda space: space.update(body))
-        made.recipe = recipe
-        made = _made.keep(same, made)
-    return made() if parameters is None else made(dict(parameters))
+        _classes.setdefault(told, made)
+    return _classes[told]
 
 
-_made = Recent(256)
-"""Classes by what they were made from: a notebook's cell that is run again makes no new one."""
+def _method(key: str, has_parameters: bool) -> Callable:
+    if has_parameters:
+        return lambda self, *given: self.recipe.arguments[key](*given, self.parameters)
+    return lambda self, *given: self.recipe.arguments[key](*given)
 
 
 def _sameness(value: Any) -> Any:
     """What two functions must have in common to be the same at all times: the code and all that it reads."""
     if isinstance(value, FunctionType):
-        # The class keeps the functions and so all that they read: no number of an object is used twice.
+        # The recipe keeps the functions and so all that they read: no number of an object is used twice.
         defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
         return value.__code__, *map(id, (value.__globals__, *(value.__closure__ or ()), *defaults))
     return id(value) if callable(value) else repr(value)

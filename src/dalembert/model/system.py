@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.model.groups import Group
-from dalembert.numerics import current, is_traced
+from dalembert.numerics import Recipe, current, is_traced
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class System(eqx.Module):
     """The Lie group that configurations are elements of, for a GroupSystem; velocities are then the body's."""
     step: ClassVar[float | None] = None
     """A step size to start with, which the command line uses."""
-    recipe: ClassVar[dict[str, Any] | None] = None
+    recipe: ClassVar[Recipe | None] = None
     """Of a system made by `dalembert.system`, what it was made from: another process makes it anew."""
     timed: ClassVar[bool] = False
     """Whether the functions depend on time: those of a RheonomicSystem do."""

@@ -2,7 +2,7 @@
 
 from dalembert.numerics.compiled import compiled, hurried, is_traced
 from dalembert.numerics.extrapolation import extrapolated_step
-from dalembert.numerics.fingerprint import current, fingerprint
+from dalembert.numerics.fingerprint import Recipe, current, fingerprint
 from dalembert.numerics.linear import (
     inverse_square_root,
     matmul,
@@ -28,6 +28,7 @@ from dalembert.numerics.written import is_written_constant
 __all__ = [
     "NewtonInfo",
     "Recent",
+    "Recipe",
     "compiled",
     "cosine",
     "cotangent_ratio",

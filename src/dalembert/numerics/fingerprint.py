@@ -71,6 +71,16 @@ def _reads(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
 _NOTHING = object()
 
 
+class Recipe:
+    """The arguments that a system was made from, as a static field of it: many systems, one class, which JAX would keep
+    for ever. A recipe equals itself alone."""
+
+    __slots__ = ("__weakref__", "arguments")
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self.arguments = arguments
+
+
 class _Places:
     """Where functions found what they read: while the same things are there, and do not change themselves, a second
     look, fifty times quicker, tells that nothing has changed."""
@@ -138,6 +148,9 @@ class _Reader:
             return ("property", *map(self.read, (x.fget, x.fset)))
         if isinstance(x, types.ModuleType):
             return ("module", x.__name__)
+        if isinstance(x, Recipe):
+            found = {name: self._at(x.arguments, name) for name in x.arguments}
+            return ("recipe", *((name, self.read(value)) for name, value in found.items()))
         if isinstance(x, functools.partial):
             self.places.whole = False
             return ("partial", self.read(x.func), self.read(x.args), self.read(x.keywords))
@@ -230,11 +243,6 @@ class _Reader:
                 continue
             self.seen.setdefault(id(base), len(self.seen))
             self.places.classes.append((base, base.__mro__, len(vars(base))))
-            if vars(base).get("recipe"):  # made from functions: they are all there is
-                made = self._at(vars(base), "recipe")
-                found += [self.read(self._at(made, name)) for name in made if name != "parameters"]
-                found += sorted(made["parameters"] or ())
-                continue
             found.append(str(vars(base).get("__annotations__")))
             for name in vars(base):
                 if name not in _SILENT:
@@ -250,14 +258,14 @@ _SILENT = {
     "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__",
     "__abstractmethods__", "_abc_impl", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__init__",
     "__hash__", "__eq__", "__repr__", "__setattr__", "__delattr__", "__orig_bases__", "__parameters__", "__slots__",
-    "__annotate__", "__annotations_cache__", "__annotate_func__", "__annotations__", "recipe", "__class__",
+    "__annotate__", "__annotations_cache__", "__annotate_func__", "__annotations__", "__class__",
 }  # fmt: skip
 """What Python and equinox put into every class; the fields are read as annotations."""
 
 
 def _is_installed(base: type) -> bool:
-    """Whether a class is one of installed software, and not made from a user's functions."""
-    return _stable(base.__module__) and not vars(base).get("recipe")
+    """Whether a class is one of installed software."""
+    return _stable(base.__module__)
 
 
 def _written(of: type) -> type:
@@ -289,7 +297,8 @@ class _Kind(NamedTuple):
 
 
 _kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
-_keys: "weakref.WeakKeyDictionary[type, Hashable]" = weakref.WeakKeyDictionary()
+_keys: "weakref.WeakKeyDictionary[type | Recipe, Hashable]" = weakref.WeakKeyDictionary()
+"""What the functions of a class or recipe read when it was first compiled."""
 _warned: set[tuple[str, str]] = set()
 
 
@@ -355,7 +364,9 @@ def current(tree: T) -> T:
 def _current(module: Any) -> Any:
     values = {f.name: getattr(module, f.name) for f in fields(module) if hasattr(module, f.name)}
     static = _static(module)
-    if all(map(_is_installed, type(module).__mro__)) and not any(callable(x) for x in static.values()):
+    if all(map(_is_installed, type(module).__mro__)) and not any(
+        callable(x) or isinstance(x, Recipe) for x in static.values()
+    ):
         of = type(module)  # the library's own
     else:
         kind = _standing_for(type(module), static)
@@ -397,8 +408,13 @@ def _standing_for(of: type, static: dict[str, Any]) -> _Kind:
         places.append(other.places)
         kind = kind if there == key else None
     if kind is None:
-        of = _written(of)
-        if _keys.setdefault(of, key) != key:
+        of, recipe = _written(of), static.get("recipe")
+        if isinstance(recipe, Recipe):
+            if _keys.setdefault(recipe, key) != key:
+                recipe = Recipe(dict(recipe.arguments))
+                _keys[recipe] = key
+                static = static | {"recipe": recipe}
+        elif _keys.setdefault(of, key) != key:
             body = {"__module__": of.__module__, "__qualname__": of.__qualname__, "__doc__": of.__doc__}
             of = type(of)(of.__name__, (of,), {**body, "stands_in": True})
             _keys[of] = key

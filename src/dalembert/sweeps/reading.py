@@ -122,12 +122,11 @@ class Reader(Swept):
         if isinstance(kind, System):
             self.system_name = given if isinstance(given, str) else f"{kind.label} (a value)"
             if not isinstance(given, str):
-                # A class may be shared by systems with other parameters: those of this one count.
                 own = {"parameters": getattr(kind, "parameters", None)}
-                self.objects[self.system_name] = kind if kind.recipe is None else {**kind.recipe, **own}
+                self.objects[self.system_name] = kind if kind.recipe is None else kind.recipe.arguments | own
                 self.sendable("system", self.objects[self.system_name])
             self.sources[self.system_name] = source_of(type(kind)) if kind.recipe is None else None
-            for part, function in (kind.recipe or {}).items():
+            for part, function in (kind.recipe.arguments if kind.recipe else {}).items():
                 self.sources[f"{part} of {self.system_name}"] = (
                     source_of(function) if callable(function) else None
                 )
