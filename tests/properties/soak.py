@@ -272,6 +272,8 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 
 def main() -> int:
     """Runs the sections and prints the table."""
+    # A shell without a terminal makes what it starts in the background deaf to Ctrl-C; here it is part of the tests.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(description="Runs for hours and counts what is wrong, lost, or hangs.")
     parser.add_argument("--only", default="", help=f"sections, with commas between: {', '.join(SECTIONS)}")
     parser.add_argument("--seed", type=int, default=None, help="the default is new every time, and printed")
