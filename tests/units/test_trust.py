@@ -292,6 +292,19 @@ def test_a_run_is_not_measured_by_functions_that_changed_since():
     assert sol.energy()[0] == 0.5
 
 
+def test_new_functions_make_no_new_class():
+    """JAX keeps a class for ever, and so what its functions read."""
+    ends, kept = set(), []
+    for k in range(3):
+        system = made(potential=lambda q, k=k: k * q[0], name="Many")
+        ends.add(run(system, q0=[1.0, 0.0], v0=[0.0, 0.0]).q[-1, 0])
+        kept.append(system)
+    assert len({type(x) for x in kept}) == 1
+    assert len(ends) == 3  # other functions, other motions
+    assert type(made(potential=lambda q: q[0], forces=lambda q, v: -v, name="Many")) is not type(kept[0])
+    assert repr(kept[0]) == "Many()"
+
+
 def test_what_cannot_be_watched_is_told_of():
     generator = np.random.default_rng(0)
     kept = [generator]

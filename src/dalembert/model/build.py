@@ -90,7 +90,7 @@ def _class(arguments: Mapping[str, Any], has_parameters: bool) -> type:
         body: dict[str, Any] = {
             **{key: arguments[key] for key in ("coordinates", "units", "angles")},
             **{key: _method(key, has_parameters) for key in hooks},
-            "recipe": eqx.field(static=True),
+            "recipe": eqx.field(static=True, repr=False),
             "__annotations__": {"recipe": Recipe} | ({"parameters": dict} if has_parameters else {}),
             "__doc__": f"{name}, made by dalembert.system.",
             "__module__": __name__,
