@@ -178,12 +178,20 @@ def as_arrays(tree: T) -> T:
     def convert(path, leaf):
         if isinstance(leaf, Array) and leaf.dtype == float:
             return leaf
-        if not (is_traced(leaf) or np.asarray(leaf).dtype.kind in "fiub"):
+        if is_traced(leaf):
+            return jnp.asarray(leaf, float)
+        if np.asarray(leaf).dtype.kind not in "fiub":
             field = jax.tree_util.keystr(path).lstrip(".")
             raise ValueError(
                 f"{type(tree).__name__}: the field {field} holds {leaf!r}, not a number; "
                 "declare it with equinox.field(static=True)"
             )
-        return jnp.asarray(leaf, float)
+        return np.asarray(leaf, float)
 
-    return jax.tree_util.tree_map_with_path(convert, tree)
+    found, structure = jax.tree_util.tree_flatten_with_path(tree)
+    leaves = [convert(path, leaf) for path, leaf in found]
+    plain = [k for k, x in enumerate(leaves) if isinstance(x, np.ndarray)]
+    if plain:  # all at once: each alone would take as long
+        for k, x in zip(plain, jax.device_put([leaves[k] for k in plain]), strict=True):
+            leaves[k] = x
+    return structure.unflatten(leaves)

@@ -2,7 +2,7 @@
 
 from dalembert.numerics.compiled import compiled, hurried, is_traced
 from dalembert.numerics.extrapolation import extrapolated_step
-from dalembert.numerics.fingerprint import Recipe, current, fingerprint
+from dalembert.numerics.fingerprint import Recipe, current, fingerprint, one_look
 from dalembert.numerics.linear import (
     inverse_square_root,
     matmul,
@@ -45,6 +45,7 @@ __all__ = [
     "multiplier_bound",
     "newton",
     "null_space",
+    "one_look",
     "over_rows",
     "pivot_floor",
     "sine_ratio",

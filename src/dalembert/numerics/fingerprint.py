@@ -8,6 +8,7 @@ run again, share one class.
 """
 
 import contextlib
+import contextvars
 import dis
 import functools
 import hashlib
@@ -16,7 +17,7 @@ import types
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import fields
 from typing import Any, NamedTuple, TypeVar
 
@@ -322,6 +323,20 @@ class _Known(NamedTuple):
 
 
 _known = Recent(_KINDS)
+_looked: contextvars.ContextVar[dict[Hashable, tuple[_Kind, Any]] | None] = contextvars.ContextVar(
+    "looked", default=None
+)
+
+
+@contextlib.contextmanager
+def one_look() -> Iterator[None]:
+    """Inside, what functions read is looked at once, at its first use: nothing of the user's may run there that
+    changes it."""
+    token = _looked.set({})
+    try:
+        yield
+    finally:
+        _looked.reset(token)
 
 
 def fingerprint(module: Any) -> int:
@@ -387,6 +402,17 @@ def _current(module: Any) -> Any:
 def _standing_for(of: type, static: dict[str, Any]) -> _Kind:
     alive = (of, *static.values())
     number = tuple(map(id, alive))
+    looked = _looked.get()
+    if looked is None:
+        return _looked_up(of, static, alive, number)
+    if number not in looked:
+        kind = _looked_up(of, static, alive, number)
+        looked[number] = kind, alive
+        looked[tuple(map(id, (kind.of, *kind.static.values())))] = kind, kind
+    return looked[number][0]
+
+
+def _looked_up(of: type, static: dict[str, Any], alive: tuple, number: tuple[int, ...]) -> _Kind:
     known = _known.find(number)
     if known and _kinds.get(known.key) is known.kind and all(x.unchanged() for x in known.places):
         with contextlib.suppress(KeyError):  # another thread may forget it just now

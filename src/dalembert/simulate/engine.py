@@ -185,7 +185,7 @@ def engine(system: System, method: Method, h: Any) -> Xla | Native:
     try:
         return Native(system, method, h)
     except Unsupported as error:
-        tell(system, method, error, above=8)
+        tell(system, method, error, above=7)
         return Xla(system, method, h)
 
 

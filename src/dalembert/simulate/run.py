@@ -14,7 +14,7 @@ import numpy as np
 
 from dalembert.methods import Method, State, Status
 from dalembert.model import System, as_arrays, check_start, check_system, nearest_velocity, refuse_masked
-from dalembert.numerics import current, fingerprint, hurried, is_traced
+from dalembert.numerics import current, fingerprint, hurried, is_traced, one_look
 from dalembert.simulate.differentiable import differentiable_run
 from dalembert.simulate.engine import contents, engine, has_kernel, quick_survey
 from dalembert.simulate.loop import CAPACITY, is_timed, scan, start_fault
@@ -81,12 +81,15 @@ def simulate(
 
 def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, project) -> Any:
     """A run whose values are all known."""
-    v0 = _projected(system, method, q0, v0, t0) if project else v0
-    _check_once(system, method, q0, v0, t0)
-    system, method = as_arrays(system), as_arrays(method)
-    q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
+    if isinstance(system, System) and isinstance(method, Method):  # else the checks say what is wrong
+        system, method = as_arrays(system), as_arrays(method)
+    with one_look():
+        v0 = _projected(system, method, q0, v0, t0) if project else v0
+        _check_once(system, method, q0, v0, t0)
+        q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
+        loop = engine(system, method, h)
     start = State.of(q0, v0, t0 if is_timed(system, method) else None)
-    return system, method, _run(system, method, start, h, t0, steps, save_every, progress)
+    return system, method, _run(loop, system, method, start, h, t0, steps, save_every, progress)
 
 
 def _outside(work: Callable[[], Any]) -> Any:
@@ -169,8 +172,7 @@ def _traced(system, method, q0, v0, h, t0, steps, save_every, on_failure) -> Tra
     return Trajectory(**{**rows._asdict(), "t": t}, **end, **made)
 
 
-def _run(system, method, start, h, t0, steps, save_every, progress) -> Trajectory:
-    loop = engine(system, method, h)
+def _run(loop, system, method, start, h, t0, steps, save_every, progress) -> Trajectory:
     chunks = [loop.begin(start)]
     interrupted = False
     with progress_bar(progress, steps, f"{system.label} by {method.spelling}") as advance:
