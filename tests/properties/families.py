@@ -6,7 +6,7 @@ NumPy (all members at once, what `plain` derives the equations from); how equati
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from types import SimpleNamespace, new_class
 from typing import Any
@@ -254,7 +254,7 @@ class Family:
         """The library's system with these coefficients."""
         if self.via == "class":
             return self._kind(p)
-        return type(self._made)(p)
+        return replace(self._made, parameters=p)
 
     @cached_property
     def _made(self) -> da.System:
