@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from properties import plain
-from properties.families import EVERY, FAMILIES, LONG_ONES, Case, Family, of_kinds, stacked
+from properties.families import ALL, EVERY, FAMILIES, Case, Family, of_kinds, stacked
 
 import dalembert as da
 from dalembert.methods.spelling import method_from_text
@@ -301,7 +301,7 @@ def attack(family: Family, members: int = MEMBERS, seed: int = SEED, every: bool
         able = [text for text in methods if text not in LONG and what not in family.without]
         if not every and (family is not of_kinds(family.kind)[0] or ORDINARY[family.kind] != what):
             continue
-        first = (*FAMILIES, *LONG_ONES).index(family)  # every method in every fifth family
+        first = ALL.index(family)  # every method in every fifth family
         for text in able[first % 5 :: 5] if every else able[:1]:
             label = f"{family.name}, seed {seed}, {what}, {text}"
             _guarded(count, label, True, lambda text=text, check=check: check(drawn, text))

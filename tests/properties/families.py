@@ -547,6 +547,7 @@ LONG_ONES = (
     body("charts", "chart of rotations", 3, 1, "gni dla-variational frame", group="SO3", chart=True),
 )  # fmt: skip
 """What the ordinary run leaves to the long one, for the time that it takes to compile."""
+ALL = (*FAMILIES, *LONG_ONES)
 
 
 def of_kinds(*kinds: str) -> list[Family]:

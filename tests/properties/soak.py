@@ -39,20 +39,18 @@ def _memory() -> float:
 def _family(name: str, members: int, seed: int) -> Any:
     """What became of a family, in a process of its own, so that its machine code goes with it."""
     from properties.attack import attack
-    from properties.families import FAMILIES, LONG_ONES
+    from properties.families import ALL
 
-    return attack(next(x for x in (*FAMILIES, *LONG_ONES) if x.name == name), members, seed, every=True)
+    return attack(next(family for family in ALL if family.name == name), members, seed, every=True)
 
 
 def systems(seed: int, scale: float) -> dict[str, Any]:
     """Ten times the systems of the ordinary run, by all methods that take them."""
     from properties.attack import MEMBERS, Count, table
-    from properties.families import FAMILIES, LONG_ONES
+    from properties.families import ALL, FAMILIES
 
-    chosen = (*FAMILIES, *LONG_ONES)
-    members = max(2, math.ceil(10 * MEMBERS * len(FAMILIES) / len(chosen) * scale))
-    if scale < 0.1:  # compiling takes most of the time: fewer families
-        chosen = chosen[seed % 12 :: 12]
+    members = max(2, math.ceil(10 * MEMBERS * len(FAMILIES) / len(ALL) * scale))
+    chosen = ALL if scale >= 0.1 else ALL[seed % 12 :: 12]  # compiling takes most of the time: fewer families
     counts = {family.kind: Count() for family in chosen}
     cores = max(1, min(len(chosen), os.cpu_count() or 1))
     began = time.perf_counter()
@@ -318,8 +316,11 @@ def main() -> int:
         interrupted = True
     for found in results.values():
         for column in FAILURES:
-            for line, number in Counter(found.get(column, ())).most_common(10):
+            lines = Counter(found.get(column, ()))
+            for line, number in lines.most_common(10):
                 print(f"{column}: {line}" + (f" ({number} times)" if number > 1 else ""))
+            if len(lines) > 10:
+                print(f"{column}: and {len(lines) - 10} others")
     print(f"\nseed {seed}, scale {given.scale:g}")
     print(table(results))
     if interrupted:

@@ -3,8 +3,8 @@
 JAX traces a function once for each kind of argument, and the kind of a system is its class with its static fields. A
 number in a closure, a global, a default, a class attribute or a replaced method is no part of that: a run after it
 changed would repeat the run before. Here all of it is read and compared, and a system whose functions read something
-else is given a class of its own before any compiled code sees it. Equal functions, as in a notebook's cell that is
-run again, share one class.
+else is given a class of its own, or a recipe where it was made from functions, before any compiled code sees it. Equal
+functions, as in a notebook's cell that is run again, share it.
 """
 
 import contextlib
@@ -239,7 +239,7 @@ class _Reader:
         """A class: what it and the classes below it define, apart from those of the library."""
         found: list[Hashable] = ["class", x.__module__, x.__qualname__]
         for base in x.__mro__:
-            if _is_installed(base):
+            if _stable(base.__module__):
                 found.append(id(base))
                 continue
             self.seen.setdefault(id(base), len(self.seen))
@@ -262,11 +262,6 @@ _SILENT = {
     "__annotate__", "__annotations_cache__", "__annotate_func__", "__annotations__", "__class__",
 }  # fmt: skip
 """What Python and equinox put into every class; the fields are read as annotations."""
-
-
-def _is_installed(base: type) -> bool:
-    """Whether a class is one of installed software."""
-    return _stable(base.__module__)
 
 
 def _written(of: type) -> type:
@@ -379,7 +374,7 @@ def current(tree: T) -> T:
 def _current(module: Any) -> Any:
     values = {f.name: getattr(module, f.name) for f in fields(module) if hasattr(module, f.name)}
     static = _static(module)
-    if all(map(_is_installed, type(module).__mro__)) and not any(
+    if all(_stable(base.__module__) for base in type(module).__mro__) and not any(
         callable(x) or isinstance(x, Recipe) for x in static.values()
     ):
         of = type(module)  # the library's own
