@@ -25,10 +25,11 @@ Gradient = Callable[[Potential, Array, Array, Array], Array]
 # Lobatto's rule with six points, exact to degree nine. It contains the ends, so a kink near one is seen.
 _A, _B = np.sqrt(1 / 3 - 2 / 21 * np.sqrt(7)), np.sqrt(1 / 3 + 2 / 21 * np.sqrt(7))
 _NODES = (np.array([-1, -_B, -_A, _A, _B, 1]) + 1) / 2
-_WEIGHTS = np.array([2, 14 - np.sqrt(7), 14 + np.sqrt(7), 14 + np.sqrt(7), 14 - np.sqrt(7), 2]) / 60
+# Of the pairs that lie symmetrically, the ends first.
+_WEIGHTS = np.array([2, 14 - np.sqrt(7), 14 + np.sqrt(7)]) / 60
 # The rule on the ends and the inner points alone, exact to degree three: an error estimate for the other.
 _END = (1 / 3 - _A**2) / (1 - _A**2) / 2
-_COARSE = np.array([_END, 0, 0.5 - _END, 0.5 - _END, 0, _END])
+_COARSE = np.array([_END, 0, 0.5 - _END])
 # How many roundings the values of V, and the products that they are compared with, may be off by. Each evaluation
 # of V is a few dozen operations; a potential that is off by more is not kept to rounding by any method.
 _ROUNDINGS = 64
@@ -46,6 +47,8 @@ class Segment(NamedTuple):
     """How much of the defect may be rounding."""
     needed: Array
     """Whether the defect must be added."""
+    foreseen: Array
+    """Whether it is no larger than the coarser rule lets expect."""
 
 
 def _average(
@@ -58,24 +61,31 @@ def _average(
 ) -> Segment:
     """The average of a derivative on the segment; fine . step should be the change of V.
 
-    The fine rule errs like the square of the coarse one's error, so below 1e-8 relative it is exact where V is
-    smooth. Where V is not, the balance shows it. Its rounding is that of the values of V, and V's change when the
-    coordinates, of size `reach`, are rounded.
+    Where V is smooth, the fine rule errs at most like the square of the coarse one's error: if that is below 1e-8
+    relative, the fine rule is exact. Where V is not, the balance shows it. Its rounding is that of the values of V, and
+    V's change when the coordinates, of size `reach`, are rounded. All are compared as energies, in which the
+    coordinates' units do not matter.
     """
     # The ends are the very points q0 and q1: what is computed there serves V too, at q0 for a whole iteration.
     inner = jnp.asarray(_NODES[1:-1], q0.dtype)[:, None]
     values = jax.vmap(derivative)(jnp.concatenate([q0[None], q0 + inner * (q1 - q0), q1[None]]))
     values = values.reshape(len(_NODES), -1)
-    fine = jnp.sum(jnp.asarray(_WEIGHTS, q0.dtype)[:, None] * values, axis=0)
-    coarse = jnp.sum(jnp.asarray(_COARSE, q0.dtype)[:, None] * values, axis=0)
-    missed = jnp.abs(fine - coarse)
+    # Pairs first: then the result is the same to the last digit when the two points change places.
+    pairs = values[: len(_WEIGHTS)] + values[: -len(_WEIGHTS) - 1 : -1]
+    fine, coarse = (
+        jnp.sum(jnp.asarray(weights, q0.dtype)[:, None] * pairs, axis=0) for weights in (_WEIGHTS, _COARSE)
+    )
+    missed, works = fine - coarse, fine * step
     v0, v1 = potential(q0), potential(q1)
-    defect = v1 - v0 - jnp.sum(fine * step)
+    defect = v1 - v0 - jnp.sum(works)
+    work, gap = jnp.sum(jnp.abs(works)), jnp.sum(jnp.abs(missed * step))
     scale = jnp.abs(v0) + jnp.abs(v1) + jnp.sum(jnp.abs(fine) * reach)
     rounding = _ROUNDINGS * jnp.finfo(q0.dtype).eps * scale
     # Written so that NaN, which a step then reports, needs nothing.
-    needed = (jnp.sum(missed) > 1e-8 * jnp.sum(jnp.abs(fine))) | (jnp.abs(defect) > rounding)
-    return Segment(fine, missed, defect, rounding, needed)
+    off = jnp.abs(defect) > rounding
+    needed = (gap > 1e-8 * work) | off
+    foreseen = ~(off & (jnp.abs(defect) * work > gap * gap))
+    return Segment(fine, missed, defect, rounding, needed, foreseen)
 
 
 def _ratio(x: Array, length: Array) -> Array:
@@ -97,7 +107,7 @@ def _zero_of_constants(gradient: Gradient) -> Gradient:
 
 
 def _shares(potential: Potential, q0: Array, q1: Array, found: Segment) -> Array:
-    """In which coordinates the quadrature misses something: the squares of what it misses there, as a gradient.
+    """In which coordinates the quadrature misses something, and how much there, as a gradient.
 
     The values of V tell, when one coordinate moves alone: all of it, where V is a sum of functions of one coordinate.
     Where they show nothing above rounding, the coarser rule tells.
@@ -112,7 +122,7 @@ def _shares(potential: Potential, q0: Array, q1: Array, found: Segment) -> Array
 
     # Not a loop: its derivative, taken backwards, would have to keep a value for each coordinate.
     off = _ratio(jax.vmap(alone)(jnp.eye(q0.shape[0], dtype=bool)), step)
-    return jnp.where(jnp.any(off != 0), off, found.missed) ** 2
+    return jnp.where(jnp.any(off != 0), off, found.missed)
 
 
 @_zero_of_constants
@@ -125,13 +135,22 @@ def average(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
     step = q1 - q0
     found = _average(jax.grad(potential), potential, q0, q1, step, jnp.abs(q0) + jnp.abs(q1))
 
-    def correction():
-        along = _shares(potential, q0, q1, found) * step
-        along = jnp.where(jnp.sum(along * step) > 0, along, matvec(metric, step))
-        return along * _ratio(found.defect, jnp.sum(along * step))
+    def spread(missed):
+        """A direction for the defect, in the coordinates that miss most, and its product with the step."""
+        return missed * missed * step, jnp.sum((missed * step) ** 2)
+
+    def searched():
+        along, length = spread(_shares(potential, q0, q1, found))
+        momentum = matvec(metric, step)
+        along = jnp.where(length > 0, along, momentum)
+        return along * _ratio(found.defect, jnp.where(length > 0, length, jnp.sum(momentum * step)))
+
+    def known():
+        along, length = spread(found.missed)
+        return along * _ratio(jnp.where(found.needed, found.defect, 0.0), length)
 
     # The first branch is the usual one, which ensembles compute for all members: the other only where one needs it.
-    return found.fine + lax.cond(~found.needed, lambda: jnp.zeros_like(step), correction)
+    return found.fine + lax.cond(found.foreseen, known, searched)
 
 
 @_zero_of_constants

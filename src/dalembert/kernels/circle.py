@@ -24,8 +24,6 @@ _WIDE_SINE = (
     -0.16666666666666666, 0.008333333333333208, -0.00019841269841213368, 2.7557319211744394e-06,
     -2.505210692161594e-08, 1.605894190347839e-10, -7.6430434654463e-13, 2.7216780044787847e-15,
 )  # fmt: skip
-# Of a branch whose first way is the usual one.
-_LIKELY = '!0 = !{!"branch_weights", i32 2000, i32 1}'
 
 
 class _Circle(Writer):
@@ -128,7 +126,7 @@ def _functions(lanes: int, both: bool) -> tuple[str, frozenset[str]]:
     w, far = _Circle(lanes), _Circle(lanes)
     kind, pair = w.kind, _pair(w.kind)
     near = w.put(f"fcmp olt {kind} {w.intrinsic('fabs', '%x')}, {w.number_of(LIMIT)}")
-    w.do(f"br i1 {w.reduce('and', Value(near, True))}, label %near, label %far, !prof !0")
+    w.usually(w.reduce("and", Value(near, True)), "near", "far")
     w.block("near")
     w.give(w.both() if both else [w.sine()])
     w.block("far")
@@ -136,7 +134,7 @@ def _functions(lanes: int, both: bool) -> tuple[str, frozenset[str]]:
     far.give([far.intrinsic(function, "%x") for function in ("sin", "cos")[: 1 + both]])
     text, declared = w.function(f"define internal {pair} @{name}({kind} %x) alwaysinline")
     away, more = far.function(f"define internal {pair} @{name}.far({kind} %x) noinline cold")
-    return name, frozenset([text, away, _LIKELY, *declared, *more])
+    return name, frozenset([text, away, *declared, *more])
 
 
 def circles(w: Writer, angles: Sequence[Value], both: bool) -> list[list[Value]]:

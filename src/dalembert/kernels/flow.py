@@ -152,7 +152,7 @@ class Function:
             return dict(zip(kept, chosen, strict=True))
         usual = self._branch(regions[-1], kept, values)
         before, others, end = w.block_name, w.name("others"), w.name("end")
-        w.do(f"br i1 {w.reduce('and', mask)}, label %{end}, label %{others}")
+        w.usually(w.reduce("and", mask), end, others)
         w.block(others)
         mixed = self._branch(regions[0], kept, values)
         for k in range(1, len(regions)):
@@ -179,7 +179,7 @@ class Function:
             return self._branch(node.params[0], kept, values)
         mask = self._is_at_least(node, index, k)
         yes, no, end = w.name("yes"), w.name("no"), w.name("end")
-        w.do(f"br i1 {mask.text}, label %{yes}, label %{no}")
+        w.usually(mask.text, yes, no)
         w.block(yes)
         first, yes_end = self._branch(node.params[k], kept, values), w.block_name
         w.do(f"br label %{end}")

@@ -113,6 +113,11 @@ class Writer:
         self.declared.add(f"declare {result} @{function}({', '.join([kind] * len(arguments))})")
         return self.put(f"call {result} @{function}({', '.join(f'{kind} {a.text}' for a in arguments)})")
 
+    def usually(self, condition: str, here: str, there: str) -> None:
+        """Go on at one block, or seldom at the other, which then saves and restores registers."""
+        self.declared.add('!0 = !{!"branch_weights", i32 2000, i32 1}')
+        self.do(f"br i1 {condition}, label %{here}, label %{there}, !prof !0")
+
     def reduce(self, how: str, mask: Value) -> str:
         """Whether a condition holds for any ("or") or for all ("and") members."""
         if self.lanes == 1 or not mask.wide:

@@ -101,9 +101,10 @@ def newton(
             value = f(x)
             change = matvec(inverse, value - before)
             length = jnp.sum(step * change)
-            update = (step - change)[:, None] * matvec(inverse.T, step)[None, :]
-            moved = length != 0
-            inverse = inverse + jnp.where(moved, update, 0.0) / jnp.where(moved, length, 1.0)
+            # One division, and none by a length whose inverse is not a number.
+            moved = jnp.abs(length) >= jnp.finfo(x.dtype).tiny
+            share = jnp.where(moved, 1.0, 0.0) / jnp.where(moved, length, 1.0)
+            inverse = inverse + (share * (step - change))[:, None] * matvec(inverse.T, step)[None, :]
             step = -matvec(inverse, value)
             return step, (inverse, step, value)
 
