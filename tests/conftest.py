@@ -9,8 +9,9 @@ import pytest
 
 # One thread for XLA, its compiler and BLAS, so that two test workers do not fight for two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# A function that is compiled in one piece takes less time in all than in the pieces that threads would share.
-FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_parallel_codegen_split_count=1"
+# A function that is compiled in one piece takes less time in all than in the pieces that threads would share. XLA's
+# newer fusion emitters double the time of compiling; the library does without them too.
+FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Tracing makes objects by the million that live on; looking through them every 700 takes a twentieth of the time.
