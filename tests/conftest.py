@@ -11,7 +11,8 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A function that is compiled in one piece takes less time in all than in the pieces that threads would share. XLA's
 # newer fusion emitters double the time of compiling; the library does without them too.
-FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false"
+FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_parallel_codegen_split_count=1"
+FLAGS += " --xla_cpu_use_fusion_emitters=false"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Tracing makes objects by the million that live on; looking through them every 700 takes a twentieth of the time.

@@ -137,6 +137,7 @@ def test_what_lagrangians_say_of_themselves_is_asked():
 STANDS = r"does not stand for the constraint of NonholonomicParticle: .* misses it by .* Use PointConstraint\(0.5\)"
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")  # a sentence, and nothing beside it
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -223,3 +224,19 @@ def test_methods_ask_their_own_rules():
 def test_simulate_asks():
     with pytest.raises(ValueError, match="differs from M v"):
         da.simulate(PARTICLE, da.GNI(magnetic(0.3)), *PARTICLE.start(), h=0.1, steps=2)
+
+
+def test_a_rule_that_changes_after_it_passed_is_looked_at_again():
+    wrong = {"now": False}
+
+    def changing(s, q0, q1, h):
+        value = middle(s, q0, q1, h)
+        return jnp.stack([value, value]) if wrong["now"] else value
+
+    method, start = da.GNI(changing), PARTICLE.start()
+    for factor in (1.0, 1.1):
+        da.simulate(PARTICLE, method, start[0], factor * np.asarray(start[1]), h=0.1, steps=2)
+    wrong["now"] = True
+    for factor in (1.1, 1.2):
+        with pytest.raises(ValueError, match=r"must return a number \(shape \(\)\), got shape \(2,\)"):
+            da.simulate(PARTICLE, method, start[0], factor * np.asarray(start[1]), h=0.1, steps=2)

@@ -311,7 +311,8 @@ def check_constraint_at(constraint: DiscreteConstraint, system: System, at: Stat
             continue
         # Rows that vanish on the constraint, as of a square, are told by those beside it.
         lengths, others = (np.linalg.norm(x[fine], axis=-1) for x in (slope, beyond))
-        vanish = np.median(lengths / np.maximum(lengths, others), axis=0)
+        largest = np.maximum(lengths, others)
+        vanish = np.median(lengths / np.where(largest == 0, 1.0, largest), axis=0)
         if min(np.median([_smallest(x) for x in slope[fine]]), np.min(vanish)) <= 1e-7:
             raise ValueError(
                 f"{name} does not have {forms.shape[-2]} independent rows {_where(system, at, i)}: its derivative by "

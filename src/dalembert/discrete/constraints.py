@@ -110,14 +110,13 @@ def constraint_value(
 
 def check_constraint(constraint: DiscreteConstraint, system: System) -> None:
     """Refuses a discrete constraint that does not return one number per one-form."""
-    q = jax.ShapeDtypeStruct((system.dimension,), jnp.asarray(0.0).dtype)
-    m = jax.eval_shape(lambda q: annihilator(as_arrays(system).at(0.0), q), q).shape[0]
-    label = f"the discrete constraint {constraint.spelling}"
 
-    def value(given, *arguments):
-        return constraint_value(constraint, given, *arguments)
+    def expected():
+        q = jax.ShapeDtypeStruct((system.dimension,), jnp.asarray(0.0).dtype)
+        m = jax.eval_shape(lambda q: annihilator(as_arrays(system).at(0.0), q), q).shape[0]
+        return f"shape ({m},), one number per one-form", (m,)
 
-    check_value(label, value, system, f"shape ({m},), one number per one-form", (m,))
+    check_value(f"the discrete constraint {constraint.spelling}", constraint, system, expected)
 
 
 def as_constraint(given: Any, name: str) -> DiscreteConstraint:

@@ -84,7 +84,7 @@ def _average(
     # Written so that NaN, which a step then reports, needs nothing.
     off = jnp.abs(defect) > rounding
     needed = (gap > 1e-8 * work) | off
-    # The fine rule's error is 1.1e-5 a^2 of that square, at most, for a cosine that turns by the angle a on the segment.
+    # For a cosine that turns by the angle a on the segment, the fine rule's error is at most 1.1e-5 a^2 of that square.
     foreseen = ~(off & (jnp.abs(defect) * work > 1e-3 * gap * gap))
     return Segment(fine, missed, defect, rounding, needed, foreseen)
 

@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.model import Moment, SpaceTime, System, as_arrays, displaced, shape_of
+from dalembert.numerics import Recent, current, kind_of
 
 
 def plain(x: Any) -> Any:
@@ -194,18 +195,30 @@ class OwnLagrangian(DiscreteLagrangian):
 
 def check_lagrangian(ld: DiscreteLagrangian, system: System) -> None:
     """Refuses a discrete Lagrangian that does not return one real number."""
-    check_value(f"the discrete Lagrangian {ld.spelling}", ld.over_step, system, "a number (shape ())", ())
+    check_value(f"the discrete Lagrangian {ld.spelling}", ld, system, lambda: ("a number (shape ())", ()))
 
 
-def check_value(label: str, value: Callable, system: System, wanted: str, expected: tuple[int, ...]) -> None:
-    """Refuses a function of (system, q0, q1, u, h) that does not return what is wanted."""
+_checked = Recent(256)
+
+
+def check_value(label: str, rule: Any, system: System, expected: Callable[[], tuple[str, tuple]]) -> None:
+    """Refuses a rule over a step that does not return what is expected, told in words and as a shape.
+
+    The shape depends on the kind of the rule and of the system alone, so that a kind is looked at once.
+    """
+    system = as_arrays(system)
+    key = kind_of(current((as_arrays(rule), system)))
+    if _checked.find(key) is not None:
+        return
+    wanted, right = expected()
     number = jnp.asarray(0.0).dtype
     sizes = ((), (system.dimension,), (system.velocity_dimension,))
     h, q, u = (jax.ShapeDtypeStruct(shape, number) for shape in sizes)
-    here = as_arrays(system).at(jnp.zeros(()))
-    shape = shape_of(label, lambda *given: value(here, *given), q, q, u, h, wanted=wanted)
-    if shape != expected:
+    here = system.at(jnp.zeros(()))
+    shape = shape_of(label, lambda *given: rule.over_step(here, *given), q, q, u, h, wanted=wanted)
+    if shape != right:
         raise ValueError(f"{label} must return {wanted}, got shape {shape}")
+    _checked.keep(key, True)
 
 
 def as_lagrangian(given: Any, name: str, groups: bool = False) -> DiscreteLagrangian:

@@ -13,7 +13,7 @@ from dalembert.model.groups import Group
 from dalembert.model.hooks import HOOKS, check_arguments, check_names
 from dalembert.model.survey import FUNCTIONS
 from dalembert.model.system import System, as_arrays
-from dalembert.numerics import Recent, current, is_traced
+from dalembert.numerics import Recent, current, is_traced, kind_of
 
 
 def check_system(system: System) -> None:
@@ -60,11 +60,10 @@ def check_system(system: System) -> None:
     if system.gives("lagrangian") and (system.gives("metric") or system.gives("potential")):
         raise ValueError(f"{name} gives both lagrangian and metric or potential; keep one description")
     system = current(as_arrays(system))
-    leaves, tree = jax.tree.flatten(system)
-    for leaf in leaves:
+    for leaf in jax.tree.leaves(system):
         if not is_traced(leaf) and not np.all(np.isfinite(leaf)):
             raise ValueError(f"{name}: a parameter is NaN or infinite in {system}; give finite numbers")
-    key = (tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
+    key = kind_of(system)
     if _known.find(key) is None:  # shapes depend on nothing else
         _check_shapes(system)
         _known.keep(key, True)

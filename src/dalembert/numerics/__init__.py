@@ -2,7 +2,7 @@
 
 from dalembert.numerics.compiled import compiled, hurried, is_traced
 from dalembert.numerics.extrapolation import extrapolated_step
-from dalembert.numerics.fingerprint import Recipe, current, fingerprint, one_look
+from dalembert.numerics.fingerprint import Recipe, current, fingerprint, kind_of, one_look
 from dalembert.numerics.linear import (
     inverse_square_root,
     matmul,
@@ -40,6 +40,7 @@ __all__ = [
     "inverse_square_root",
     "is_traced",
     "is_written_constant",
+    "kind_of",
     "matmul",
     "matvec",
     "multiplier_bound",

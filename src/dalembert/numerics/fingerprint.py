@@ -355,6 +355,12 @@ def _visit(tree: Any, do: Callable[[eqx.Module], None]) -> None:
             _visit(x, do)
 
 
+def kind_of(tree: Any) -> Hashable:
+    """What two trees of arrays have in common exactly if the same code serves both; of what `current` returned."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple((x.shape, str(x.dtype)) for x in leaves)
+
+
 def current(tree: T) -> T:
     """The same tree, with every system and method in it of the class that stands for what its functions read now."""
     if isinstance(tree, eqx.Module):

@@ -10,7 +10,7 @@ import numpy as np
 from dalembert.kernels import Loop, Unsupported, pack
 from dalembert.methods import Method, State, Status
 from dalembert.model import System, survey
-from dalembert.numerics import Recent, current
+from dalembert.numerics import Recent, current, kind_of
 from dalembert.simulate.loop import CAPACITY, Rows, attempt, begin, first_carry, is_timed, output, run_chunk
 
 
@@ -113,8 +113,7 @@ def loop_of(system: System, method: Method) -> Loop:
     The user's functions are traced without holding a lock: they may run simulations themselves.
     """
     system, method = current((system, method))
-    leaves, tree = jax.tree.flatten((system, method))
-    key = (tree, tuple((np.shape(x), str(x.dtype)) for x in leaves))
+    key = kind_of((system, method))
     found = _known.find(key)
     if found is None:
         try:
