@@ -60,7 +60,10 @@ def systems(seed: int, scale: float) -> dict[str, Any]:
             family, count = running[done], done.result()
             counts[family.kind] += count
             spent = f"{time.perf_counter() - began:.0f} s"
-            print(f"{k} of {len(chosen)} families after {spent}: {family.name}", flush=True)
+            found = f"{count.comparisons} comparisons, {len(count.wrong)} wrong, {len(count.tracebacks)} tracebacks"
+            print(f"{k} of {len(chosen)} families after {spent}: {family.name}, {found}", flush=True)
+            for line in (*count.wrong, *count.tracebacks)[:10]:
+                print(f"    {line}", flush=True)
     print(table(counts))
     whole = Count()
     for count in counts.values():
