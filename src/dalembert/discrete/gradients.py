@@ -70,7 +70,7 @@ def _average(
     inner = jnp.asarray(_NODES[1:-1], q0.dtype)[:, None]
     values = jax.vmap(derivative)(jnp.concatenate([q0[None], q0 + inner * (q1 - q0), q1[None]]))
     values = values.reshape(len(_NODES), -1)
-    # Pairs first: then the result is the same to the last digit when the two points change places.
+    # Pairs first, which both rules share.
     pairs = values[: len(_WEIGHTS)] + values[: -len(_WEIGHTS) - 1 : -1]
     fine, coarse = (
         jnp.sum(jnp.asarray(weights, q0.dtype)[:, None] * pairs, axis=0) for weights in (_WEIGHTS, _COARSE)
@@ -84,7 +84,7 @@ def _average(
     # Written so that NaN, which a step then reports, needs nothing.
     off = jnp.abs(defect) > rounding
     needed = (gap > 1e-8 * work) | off
-    # For a cosine that turns by the angle a on the segment, the fine rule's error is at most 1.1e-5 a^2 of that square.
+    # For a cosine that turns by the angle a on the segment, the defect is at most 1.1e-5 a^2 gap^2/work.
     foreseen = ~(off & (jnp.abs(defect) * work > 1e-3 * gap * gap))
     return Segment(fine, missed, defect, rounding, needed, foreseen)
 
