@@ -108,14 +108,19 @@ def energy(f: SimpleNamespace, t: float, q: np.ndarray, v: np.ndarray) -> np.nda
 
 
 def violation(f: SimpleNamespace, t: float, q: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """How far v is from what is allowed, relative to the sizes of what should cancel, of members."""
+    """How far v is from what is allowed in each row of a run.
+
+    Relative to the largest terms that cancel anywhere in the run: where a motion turns, its velocity is the
+    difference of larger ones, and so is the rounding in it.
+    """
     drift, basis = allowed(f, t, q)
     if f.constraints is None:
         off = v - drift - _times(basis, _least(basis, v - drift))
-        return np.max(np.abs(off), axis=-1) / (1e-300 + np.max(np.abs(v), axis=-1))
+        return np.max(np.abs(off), axis=-1) / (1e-300 + np.max(np.abs(v)))
     a = f.constraints(t, q)
     off = np.abs(_times(a, v - drift))
-    return np.max(off / (1e-300 + _times(np.abs(a), np.abs(v) + np.abs(drift))), axis=-1, initial=0.0)
+    terms = np.max(_times(np.abs(a), np.abs(v) + np.abs(drift)), axis=0)
+    return np.max(off / (1e-300 + terms), axis=-1, initial=0.0)
 
 
 # Groups: the velocity of an element's numbers, and matrices that make the algebra, from which its bracket comes.
