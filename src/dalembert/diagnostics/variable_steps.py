@@ -67,7 +67,7 @@ def edla_well_posedness(
     if not isinstance(points, int | np.integer) or isinstance(points, bool) or points < 2:
         raise ValueError(f"points must be a whole number of at least 2, got {points!r}")
     points = int(points)
-    method.check_description(system)
+    method.check(system)
     t, states, found = _along(system, method, q, v, t0, ahead, points)
     whole = WellPosedness(float(found[0]), None, t, found)
     turn = _turn(found)

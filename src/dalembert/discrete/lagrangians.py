@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model import Moment, SpaceTime, System, as_arrays, displaced, shape_of
+from dalembert.model import Moment, SpaceTime, System, Trait, as_arrays, displaced, shape_of
 from dalembert.numerics import Recent, current, kind_of
 
 
@@ -46,10 +46,10 @@ class DiscreteLagrangian(eqx.Module):
     derivatives of `value` gives `slots` and `spacetime_slots` itself, one on Lie groups `moved`.
     """
 
-    on_groups: ClassVar[bool] = False
-    """Whether it is one for systems on Lie groups."""
-    carries_forces: ClassVar[bool] = False
-    """Whether its slots hold the forces of the system."""
+    supports: ClassVar[frozenset[Trait]] = frozenset(
+        {Trait.COORDINATES, Trait.VARYING_MASS, Trait.AFFINE, Trait.TIMED}
+    )
+    """The traits of the systems that it stands for."""
     unchecked: ClassVar[bool] = False
     """Whether it is taken as it is, although it may not stand for the system: for studies of wrong rules."""
 
@@ -224,7 +224,7 @@ def check_value(label: str, rule: Any, system: System, expected: Callable[[], tu
 def as_lagrangian(given: Any, name: str, groups: bool = False) -> DiscreteLagrangian:
     """A discrete Lagrangian, from a plain function too; one on Lie groups only where the method takes `groups`."""
     if isinstance(given, DiscreteLagrangian):
-        if given.on_groups and not groups:
+        if Trait.COORDINATES not in given.supports and not groups:
             raise ValueError(
                 f"{name} works in coordinates, and {type(given).__name__} is a discrete Lagrangian on Lie groups; "
                 "use LieGNI() or VariationalDLA() with it"

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete.lagrangians import DiscreteLagrangian, is_one_of
-from dalembert.model import Group, System, potential_gradient
+from dalembert.model import Group, System, Trait, potential_gradient
 from dalembert.model.groups import coadjoint
 from dalembert.numerics import matvec, newton
 
@@ -35,7 +35,7 @@ class Retraction(DiscreteLagrangian):
     """
 
     name: Literal["exp", "cayley", "mid"] = eqx.field(default="exp", static=True)
-    on_groups = True
+    supports = frozenset({Trait.GROUP, Trait.VARYING_MASS, Trait.AFFINE, Trait.TIMED})
 
     def __check_init__(self):
         if not is_one_of(self.name, MAPS):

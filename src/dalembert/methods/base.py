@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.model import Survey, System, is_constant_metric, is_mechanical
+from dalembert.model import Survey, System, Trait, traits_of
 from dalembert.numerics import newton
 
 
@@ -55,11 +55,6 @@ class Report(NamedTuple):
         return cls(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.ones((), bool))
 
 
-# What refusals recommend, where it takes the system.
-_ANY_METRIC = ("FrameGradient()", "Reference()")
-_ANY_TIME = ("FrameGradient()", "VariationalDLA()", "GNI()", "EDLA()", "Reference()")
-
-
 class Claims(NamedTuple):
     """What a method promises for a system; every entry is measured in the tests."""
 
@@ -82,26 +77,12 @@ class Method(eqx.Module):
     multipliers, and is called only where a row is saved.
     """
 
-    constant_metric: ClassVar[bool] = True
-    """Whether the method is defined for a constant mass matrix only."""
-    general_lagrangian: ClassVar[bool] = False
-    """Whether the method takes Lagrangians that are not kinetic minus potential energy."""
+    supports: ClassVar[frozenset[Trait]] = frozenset({Trait.COORDINATES})
+    """The traits of the systems that the method takes; it refuses a system that has another one."""
     native: ClassVar[bool] = True
     """Whether a step is short enough, in scalar operations, to be made into machine code."""
-    on_groups: ClassVar[bool | None] = False
-    """Whether the method is one for systems on Lie groups; None where it takes both kinds."""
     parasitic: ClassVar[bool] = False
     """Whether the own velocity is v and half a kick of the constraint, and beside it a part that alternates."""
-    variational: ClassVar[bool] = False
-    """Whether a step is a flight of a discrete Lagrangian, given by `flight`."""
-    takes_forces: ClassVar[bool] = False
-    """Whether the method takes non-conservative forces."""
-    takes_affine: ClassVar[bool] = False
-    """Whether the method takes affine constraints A(q) v = b(q)."""
-    takes_time: ClassVar[bool] = False
-    """Whether the method takes systems that depend on time; it then reads them with `system.at(state.t)`."""
-    takes_reduced: ClassVar[bool] = False
-    """Whether the method takes systems with velocities beyond their coordinates, as some reduced ones have."""
     variable_step: ClassVar[bool] = False
     """Whether steps differ in size: h is that of the first, and the state's time says where each ends."""
 
@@ -167,82 +148,39 @@ class Method(eqx.Module):
         """The name on the command line."""
         return type(self).__name__.lower()
 
+    @property
+    def variational(self) -> bool:
+        """Whether a step is a flight of a discrete Lagrangian, given by `flight`."""
+        return type(self).flight is not Method.flight
+
     def takes(self, system: System, survey: Survey | None = None) -> bool:
         """Whether the method is defined for the system, as far as its description and a survey of it tell."""
-        reduced = system.group is None and system.velocity_dimension != system.dimension
-        return (
-            (self.on_groups is None or self.on_groups == (system.group is not None))
-            and (self.takes_reduced or not reduced)
-            and (self.takes_time or not system.timed)
-            and (self.takes_affine or not system.affine)
-            and (self.takes_forces or not system.gives("forces"))
-            and (survey is None or self.general_lagrangian or is_mechanical(survey))
-            and (survey is None or not self.constant_metric or is_constant_metric(survey))
-        )
+        return traits_of(system, survey) <= self.supports
 
-    def instead(self, system: System, names: tuple[str, ...], survey: Survey | None = None) -> str:
-        """A remedy: those of the named methods that take the system, one of the same kind first; else all that do."""
+    def check(self, system: System, survey: Survey | None = None) -> None:
+        """Refuses a system with a trait that the method does not support, naming methods that do.
+
+        Without a survey, as inside other JAX code, it knows the traits that the description tells.
+        """
         from dalembert.methods.remedies import remedies  # made of methods, which need this file
 
-        fitting = {words: type(x) is type(self) for words, x in remedies().items() if x.takes(system, survey)}
-        chosen = [*(x for x in fitting if fitting[x]), *(x for x in names if x in fitting and not fitting[x])]
-        *others, last = chosen or fitting
-        return f"Use {', '.join(others)} or {last}" if others else f"Use {last}"
-
-    def check(self, system: System, survey: Survey) -> None:
-        """Refuses a system the method is not defined for, naming one that is."""
-        name = type(self).__name__
-        # First, because it leaves one remedy only; those of a description take every metric.
-        if not self.general_lagrangian and not is_mechanical(survey):
-            raise ValueError(
-                f"{name} needs a Lagrangian that is kinetic energy, quadratic in v, minus a potential; that of "
-                f"{system.label} is not. {self.instead(system, ('Reference()',), survey)}"
-            )
-        self.check_description(system)
-        if self.constant_metric and not is_constant_metric(survey):
-            raise ValueError(
-                f"{name} is defined for a constant mass matrix, but the mass matrix of {system.label} "
-                f"depends on q. {self.instead(system, _ANY_METRIC, survey)}, or coordinates in which it is constant"
-            )
+        traits = traits_of(system, survey)
+        refused = next((trait for trait in Trait if trait in traits - self.supports), None)
+        if refused is None:
+            return
+        reason, otherwise = refused.refusal(system)
+        fitting = {words: x for words, x in remedies().items() if x.takes(system, survey)}
+        # The nearest relatives first.
+        *others, last = sorted(
+            fitting, key=lambda words: -len({*type(self).__mro__} & {*type(fitting[words]).__mro__})
+        )
+        instead = f"{', '.join(others)} or {last}" if others else last
+        raise ValueError(
+            f"{type(self).__name__} {reason}. Use {instead}{f', or {otherwise}' * bool(otherwise)}"
+        )
 
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
         """Refuses rules of the user's own that do not stand for the system around a start: `check_rules`."""
-
-    def check_description(self, system: System) -> None:
-        """The part of `check` that needs no values, and so holds inside other JAX code too."""
-        name, kind = type(self).__name__, system.label
-        if self.on_groups is False and system.group is not None:
-            raise ValueError(
-                f"{name} works in coordinates, but {kind} lives on the group {system.group.name}. "
-                f"{self.instead(system, ('LieGNI()', 'Reference()'))}, or coordinates near one configuration: "
-                f"Chart({type(system).__name__}(), q0)"
-            )
-        if self.on_groups and system.group is None:
-            raise ValueError(
-                f"{name} is defined on Lie groups, but {kind} is given in coordinates. "
-                f"{self.instead(system, ('GNI()',))}, or write the system as a GroupSystem"
-            )
-        if system.group is None and system.velocity_dimension != system.dimension and not self.takes_reduced:
-            raise ValueError(
-                f"{name} needs velocities that are those of the coordinates, but {kind} has more of them. Use its "
-                "own method, reduced.method, or Reference()"
-            )
-        if not self.takes_time and system.timed:
-            raise ValueError(
-                f"{name} is defined for systems that do not depend on time, but {kind} does. "
-                f"{self.instead(system, _ANY_TIME)}"
-            )
-        if not self.takes_affine and system.affine:
-            raise ValueError(
-                f"{name} is defined for constraints A(q) v = 0, but those of {kind} are affine, A(q) v = b(q). "
-                f"{self.instead(system, _ANY_TIME)}"
-            )
-        if not self.takes_forces and system.gives("forces"):
-            given = f"forces({'t, ' * system.timed}q, v)"
-            raise ValueError(
-                f"{name} is defined without non-conservative forces, but {kind} gives {given}. "
-                f"{self.instead(system, _ANY_METRIC)}"
-            )
 
 
 def solve_velocity(

@@ -9,7 +9,7 @@ from jax import Array, lax
 
 from dalembert.discrete.lagrangians import is_whole, plain
 from dalembert.methods.base import Claims, Method, Report, State
-from dalembert.model import Survey, System
+from dalembert.model import Survey, System, Trait
 
 _SUZUKI = 1 / (4 - 4 ** (1 / 3))
 
@@ -124,7 +124,12 @@ class Composition(Method):
     def composable(self) -> str | None:
         return "it is a composition already; compose the method itself with a higher order"
 
-    def check(self, system: System, survey: Survey) -> None:
+    @property
+    def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Those of the method."""
+        return self.method.supports
+
+    def check(self, system: System, survey: Survey | None = None) -> None:
         self.method.check(system, survey)
 
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
@@ -133,9 +138,6 @@ class Composition(Method):
     @property
     def native_gradients(self) -> bool:
         return self.method.native_gradients
-
-    def check_description(self, system: System) -> None:
-        self.method.check_description(system)
 
     @property
     def spelling(self) -> str:

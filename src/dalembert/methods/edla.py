@@ -25,7 +25,9 @@ from dalembert.methods.status import Status
 from dalembert.methods.step_size import search
 from dalembert.methods.well_posedness import well_posedness
 from dalembert.model import (
+    Survey,
     System,
+    Trait,
     acceleration,
     annihilator,
     nearest_velocity,
@@ -96,18 +98,13 @@ class EDLA(Method):
     )
     continuation: bool = eqx.field(default=False, static=True, kw_only=True)
     pin: bool = eqx.field(default=True, static=True, kw_only=True)
-    constant_metric = False
-    takes_affine = True
-    takes_time = True
     variable_step = True
     multiplier_shift = 1.0
 
     @property
-    def takes_forces(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Where its discrete Lagrangian holds them, as that of a reduced system does."""
-        return self.discrete_lagrangian.carries_forces
-
-    takes_reduced = takes_forces  # pyright: ignore[reportAssignmentType]
+    def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Those of its discrete Lagrangian."""
+        return self.discrete_lagrangian.supports
 
     def __check_init__(self):
         for name in ("continuation", "pin"):
@@ -275,8 +272,8 @@ class EDLA(Method):
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
         check_rules(system, q0, v0, t0, self.discrete_lagrangian, self.discrete_constraint)
 
-    def check_description(self, system: System) -> None:
-        super().check_description(system)
+    def check(self, system: System, survey: Survey | None = None) -> None:
+        super().check(system, survey)
         check_lagrangian(self.discrete_lagrangian, system)
         check_constraint(self.discrete_constraint, system)
 

@@ -13,6 +13,7 @@ from dalembert.methods.discrete_gradient import check_gradient, is_separable
 from dalembert.model import (
     Moment,
     System,
+    Trait,
     along,
     drift_at,
     later,
@@ -93,10 +94,7 @@ class FrameGradient(Method):
     """
 
     gradient: Literal["gonzalez", "average", "itoh-abe"] = eqx.field(default="average", static=True)
-    constant_metric = False
-    takes_forces = True
-    takes_affine = True
-    takes_time = True
+    supports = Method.supports | {Trait.VARYING_MASS, Trait.FORCED, Trait.AFFINE, Trait.TIMED}
 
     def __check_init__(self):
         check_gradient("FrameGradient", self.gradient)

@@ -18,7 +18,7 @@ from dalembert.discrete import (
 )
 from dalembert.methods.base import Claims, Report, State, solve_velocity
 from dalembert.methods.reflecting import Reflecting
-from dalembert.model import System, later
+from dalembert.model import Survey, System, Trait, later
 from dalembert.numerics import is_written_constant, matvec, solve, solve_spd
 
 
@@ -42,8 +42,7 @@ class GNI(Reflecting):
     discrete_lagrangian: DiscreteLagrangian = eqx.field(
         default=Midpoint(), converter=lambda x: as_lagrangian(x, "GNI")
     )
-    takes_affine = True
-    takes_time = True
+    supports = Reflecting.supports | {Trait.AFFINE, Trait.TIMED}
 
     def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         mass = system.metric(q)
@@ -67,8 +66,8 @@ class GNI(Reflecting):
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
         check_rules(system, q0, v0, t0, self.discrete_lagrangian)
 
-    def check_description(self, system: System) -> None:
-        super().check_description(system)
+    def check(self, system: System, survey: Survey | None = None) -> None:
+        super().check(system, survey)
         check_lagrangian(self.discrete_lagrangian, system)
 
     def claims(self, system: System) -> Claims:

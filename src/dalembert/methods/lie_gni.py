@@ -9,7 +9,7 @@ from dalembert.discrete.retraction import MAPS, pull
 from dalembert.methods.base import Claims, Report
 from dalembert.methods.gni import constant, spelled
 from dalembert.methods.reflecting import Reflecting
-from dalembert.model import Group, System
+from dalembert.model import Group, Survey, System, Trait
 from dalembert.model.groups import coadjoint
 from dalembert.numerics import matvec, newton, solve, solve_spd
 
@@ -33,7 +33,7 @@ class LieGNI(Reflecting):
     retraction: str = eqx.field(
         default="exp", static=True, converter=lambda x: x.name if isinstance(x, Retraction) else x
     )
-    on_groups = True
+    supports = frozenset({Trait.GROUP, Trait.VARYING_MASS})
 
     def __check_init__(self):
         if not isinstance(self.retraction, str):
@@ -64,8 +64,8 @@ class LieGNI(Reflecting):
         u = rule.velocity(system, q0, q1, h)
         return solve(system.metric(q0), -rule.slots(system, q0, q1, u, h)[0])
 
-    def check_description(self, system: System) -> None:
-        super().check_description(system)
+    def check(self, system: System, survey: Survey | None = None) -> None:
+        super().check(system, survey)
         _group(system).retraction(self.retraction)
 
     def claims(self, system: System) -> Claims:

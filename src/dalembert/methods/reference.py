@@ -9,7 +9,7 @@ from jax import Array
 
 from dalembert.discrete.lagrangians import plain
 from dalembert.methods.base import Claims, Method, Report, State
-from dalembert.model import System, acceleration, nearest_velocity, rate
+from dalembert.model import System, Trait, acceleration, nearest_velocity, rate
 
 
 class Reference(Method):
@@ -23,14 +23,8 @@ class Reference(Method):
 
     rtol: float = eqx.field(default=1e-14, static=True, converter=plain)
     atol: float = eqx.field(default=1e-15, static=True, converter=plain)
-    constant_metric = False
-    general_lagrangian = True
-    takes_forces = True
-    takes_reduced = True
-    takes_affine = True
-    takes_time = True
+    supports = frozenset(Trait)
     native = False
-    on_groups = None
 
     def __check_init__(self):
         for x, most in ((self.rtol, 1.0), (self.atol, float(np.finfo(float).max))):

@@ -10,7 +10,16 @@ from jax import Array, lax
 
 from dalembert.discrete.lagrangians import is_one_of, is_whole, plain
 from dalembert.methods.base import Method, State
-from dalembert.model import System, acceleration, multipliers, nearest_velocity, project, rate, reaction
+from dalembert.model import (
+    System,
+    Trait,
+    acceleration,
+    multipliers,
+    nearest_velocity,
+    project,
+    rate,
+    reaction,
+)
 from dalembert.numerics import compiled, extrapolated_step, matvec
 
 STARTS = ("half-kick", "momentum", "exact")
@@ -46,9 +55,8 @@ class Reflecting(Method):
         default="half-kick", static=True, kw_only=True
     )
     restart_every: int | None = eqx.field(default=None, static=True, kw_only=True, converter=plain)
-    constant_metric = False
+    supports = Method.supports | {Trait.VARYING_MASS}
     parasitic = True
-    variational = True
 
     def __check_init__(self):
         name = type(self).__name__

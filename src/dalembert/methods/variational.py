@@ -20,7 +20,16 @@ from dalembert.discrete import (
 )
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
 from dalembert.methods.reflecting import half_kick
-from dalembert.model import System, acceleration, annihilator, later, multipliers, nearest_velocity
+from dalembert.model import (
+    Survey,
+    System,
+    Trait,
+    acceleration,
+    annihilator,
+    later,
+    multipliers,
+    nearest_velocity,
+)
 from dalembert.numerics import matvec, solve_spd
 
 
@@ -65,23 +74,12 @@ class VariationalDLA(Method):
     discrete_constraint: DiscreteConstraint = eqx.field(
         default=PointConstraint(), converter=lambda x: as_constraint(x, "VariationalDLA")
     )
-    constant_metric = False
-    variational = True
     multiplier_shift = 1.0
-    takes_affine = True
-    takes_time = True
 
     @property
-    def on_groups(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As its discrete Lagrangian."""
-        return self.discrete_lagrangian.on_groups
-
-    @property
-    def takes_forces(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Where its discrete Lagrangian holds them, as that of a reduced system does."""
-        return self.discrete_lagrangian.carries_forces
-
-    takes_reduced = takes_forces  # pyright: ignore[reportAssignmentType]
+    def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Those of its discrete Lagrangian."""
+        return self.discrete_lagrangian.supports
 
     def init(self, system: System, state: State, h: Array) -> VariationalMemory:
         q, v, here = state.q, state.v, system.at(state.t)
@@ -137,8 +135,8 @@ class VariationalDLA(Method):
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
         check_rules(system, q0, v0, t0, self.discrete_lagrangian, self.discrete_constraint)
 
-    def check_description(self, system: System) -> None:
-        super().check_description(system)
+    def check(self, system: System, survey: Survey | None = None) -> None:
+        super().check(system, survey)
         check_lagrangian(self.discrete_lagrangian, system)
         check_constraint(self.discrete_constraint, system)
 

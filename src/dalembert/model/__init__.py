@@ -33,6 +33,7 @@ from dalembert.model.spacetime import SpaceTime
 from dalembert.model.survey import TOLERANCE, Survey, is_constant_metric, is_mechanical, survey
 from dalembert.model.symmetry import Symmetry
 from dalembert.model.system import System, as_arrays
+from dalembert.model.traits import Trait, traits_of
 
 __all__ = [
     "TOLERANCE",
@@ -45,6 +46,7 @@ __all__ = [
     "Survey",
     "Symmetry",
     "System",
+    "Trait",
     "acceleration",
     "along",
     "annihilator",
@@ -81,6 +83,7 @@ __all__ = [
     "survey",
     "system",
     "total_energy",
+    "traits_of",
     "violates",
     "wrong",
 ]

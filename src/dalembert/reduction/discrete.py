@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete import DiscreteConstraint, DiscreteLagrangian
-from dalembert.model import System, later
+from dalembert.model import System, Trait, later
 from dalembert.reduction.cases import Chaplygin, Horizontal, Rule, Step, pulled
 from dalembert.reduction.core import Reduced, of
 
@@ -28,7 +28,7 @@ class ReducedLagrangian(DiscreteLagrangian):
     those of r' = 0, so that the reduced momentum is m r'.
     """
 
-    carries_forces = True
+    supports = DiscreteLagrangian.supports | {Trait.FORCED, Trait.EXTRA_VELOCITIES}
     rule: Rule
 
     @property

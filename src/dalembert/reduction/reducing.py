@@ -54,7 +54,7 @@ def reduce(
             "reduce is defined for methods of a discrete Lagrangian and a discrete constraint, VariationalDLA() and "
             f"EDLA(); got {getattr(method, 'spelling', method)!r}"
         )
-    method.check_description(system)
+    method.check(system)
     found = classify(system, symmetry, method, h=h, at=at)
     kind = _chosen(symmetry, found, kind)
     if not symmetry.split(system).shape:

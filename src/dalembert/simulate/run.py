@@ -135,7 +135,7 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
     check_method(method)
     if traced:
         _check_shapes(system, q0, v0)
-        method.check_description(system)
+        method.check(system)
         return
 
     def look() -> None:
