@@ -98,7 +98,7 @@ def cost(settings: Settings) -> Section:
 
         def run(method=method) -> Any:
             loop = engine(start[0], as_arrays(method), jnp.asarray(H))
-            loop.begin(State(*start[1:]))
+            loop.begin(State(*start[1:], jnp.zeros(())))
             return loop.run(steps, steps)
 
         calls = {

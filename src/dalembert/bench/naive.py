@@ -79,7 +79,7 @@ def _xla_and_native(system: System, method: Any, start: Any, h: float, steps: in
     def by(engine: Any) -> Callable[[], Any]:
         def call() -> Any:
             loop = engine(*made)
-            loop.begin(State.of(*(jnp.asarray(x, float) for x in start)))
+            loop.begin(State(*(jnp.asarray(x, float) for x in start), jnp.zeros(())))
             return loop.run(steps, steps)
 
         return call

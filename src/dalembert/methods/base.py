@@ -12,32 +12,16 @@ from dalembert.numerics import newton
 
 
 class State(NamedTuple):
-    """Configuration and velocity; the velocity satisfies the constraint."""
+    """Configuration, velocity and time; the velocity satisfies the constraint."""
 
     q: Array
     v: Array
-    t = None  # a state without time; see TimedState
-
-    @staticmethod
-    def of(q: Any, v: Any, t: Any = None) -> Any:
-        """The state at (q, v), with the time where there is one."""
-        return State(q, v) if t is None else TimedState(q, v, t)
+    t: Array | None = None
+    """In a run it is always there. None stands for a time that does not matter."""
 
     def moved(self, q: Array, v: Array, h: Array) -> "State":
         """The state a step of size h later."""
-        return State(q, v)
-
-
-class TimedState(NamedTuple):
-    """Configuration, velocity and time, where the system depends on it or steps differ in size."""
-
-    q: Array
-    v: Array
-    t: Array
-
-    def moved(self, q: Array, v: Array, h: Array) -> "TimedState":
-        """The state a step of size h later."""
-        return TimedState(q, v, self.t + h)
+        return State(q, v, None if self.t is None else self.t + h)
 
 
 class Report(NamedTuple):

@@ -99,14 +99,20 @@ class Composition(Method):
         return self.method.init(system, state, h)
 
     def step(self, system: System, state: State, memory: Any, h: Array):
-        def stage(carry, fraction):
-            state, memory, before = carry
-            state, memory, report = self.method.step(system, state, memory, fraction * h)
-            return (state, memory, _worse(before, report)), None
+        began = state.t
 
-        carry = (state, memory, Report.explicit())
-        (state, memory, report), _ = lax.scan(stage, carry, jnp.asarray(fractions(self.order), state.q.dtype))
-        return state, memory, report
+        def stage(carry, part):
+            (q, v), memory, before = carry
+            fraction, since = part
+            here = State(q, v, None if began is None else began + since * h)
+            new, memory, report = self.method.step(system, here, memory, fraction * h)
+            return ((new.q, new.v), memory, _worse(before, report)), None
+
+        parts = fractions(self.order)
+        stages = jnp.asarray([parts, np.cumsum(parts) - parts], state.q.dtype)
+        carry = ((state.q, state.v), memory, Report.explicit())
+        ((q, v), memory, report), _ = lax.scan(stage, carry, tuple(stages))
+        return state.moved(q, v, h), memory, report
 
     def output(self, system: System, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
         # The method's multipliers are those of the last of unequal stages, and of its order: the state's are better.

@@ -64,7 +64,7 @@ class DiscreteGradient(Method):
         kick = 0.5 * h * solve_spd(mass, potential_gradient(system, q0))
         ub, report = solve_velocity(equations, u0 - kick, State(q0, u0), h, kick, mass)
         q1, u1 = q0 + h * ub, 2 * ub - u0
-        return State(q1, project(system, q1, u1)), TangentMemory(u1, (u1 - u0) / h, h * ub), report
+        return state.moved(q1, project(system, q1, u1), h), TangentMemory(u1, (u1 - u0) / h, h * ub), report
 
     def output(self, system: System, state: State, memory: TangentMemory, h: Array) -> tuple[Array, Array]:
         q0, q1 = state.q - memory.moved, state.q

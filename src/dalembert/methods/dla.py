@@ -86,12 +86,12 @@ class DLA(Method):
         return state.v, multipliers(system, memory.where, memory.change / memory.h)
 
     def step(self, system: System, state: State, memory: Any, h: Array):
-        (q0, v0), a = state, self.alpha
+        q0, v0, a = state.q, state.v, self.alpha
         mass = system.metric(q0)
         qm = q0 + (1 - a) * h * v0
         if _has_one_forms(system) and is_written_constant(system.potential, q0):
             v1, _, change, report = _solve_multipliers(system, mass, qm, v0, a * h, state, h)
-            return State(qm + a * h * v1, v1), ReactionMemory(qm, change, h), report
+            return state.moved(qm + a * h * v1, v1, h), ReactionMemory(qm, change, h), report
         pull = solve_spd(mass, potential_gradient(system, q0))
         kick = v0 - a * h * pull
 
@@ -104,7 +104,7 @@ class DLA(Method):
 
         v1, report = solve_velocity(equations, v0 - h * pull, state, h, kick - v0, mass)
         q1 = qm + a * h * v1
-        return State(q1, v1), ReactionMemory(qm, v1 - unconstrained(q1), h), report
+        return state.moved(q1, v1, h), ReactionMemory(qm, v1 - unconstrained(q1), h), report
 
     def claims(self, system: System) -> Claims:
         middle = bool(np.all(np.asarray(self.alpha) == 0.5))
@@ -142,20 +142,20 @@ class DLA01(Method):
         return state.v, memory.impulse / memory.h
 
     def step(self, system: System, state: State, memory: Any, h: Array):
-        q0, v0 = state
+        q0, v0 = state.q, state.v
         qm = q0 + 0.5 * h * v0
         mass = system.metric(qm)
         free = v0 - h * solve_spd(mass, potential_gradient(system, qm))
         if _has_one_forms(system):
             v1, impulse, _, report = _solve_multipliers(system, mass, qm, free, 0.5 * h, state, h)
-            return State(qm + 0.5 * h * v1, v1), ImpulseMemory(impulse, h), report
+            return state.moved(qm + 0.5 * h * v1, v1, h), ImpulseMemory(impulse, h), report
 
         def equations(v1):
             return v1 - oblique_projection(system, qm + 0.5 * h * v1, qm, free)
 
         v1, report = solve_velocity(equations, free, state, h, free - v0, mass)
         impulse = multipliers(system, qm, v1 - free)
-        return State(qm + 0.5 * h * v1, v1), ImpulseMemory(impulse, h), report
+        return state.moved(qm + 0.5 * h * v1, v1, h), ImpulseMemory(impulse, h), report
 
     def claims(self, system: System) -> Claims:
         return Claims(order=2, energy=False, reversible=True, on_constraint=True, fibred=True)

@@ -235,7 +235,7 @@ class EDLA(Method):
         return jacobian[0, 0] - jnp.sum(jacobian[0, 1:] * solve(jacobian[1:, 1:], jacobian[1:, 0]))
 
     def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[Any, EDLAMemory]:
-        state = State.of(q, u, jnp.zeros((), q.dtype))
+        state = State(q, u, jnp.zeros((), q.dtype))
         return state, self.init(system, state, h)
 
     def output(self, system: System, state: Any, memory: EDLAMemory, h: Array) -> tuple[Array, Array]:

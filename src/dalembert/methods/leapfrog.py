@@ -58,7 +58,7 @@ class LeapFrog(Method):
         pull = _pull(system, q1)
         plus = half - 0.5 * h * pull
         v1 = project(system, q1, plus)
-        return State(q1, v1), LeapFrogMemory(2 * v1 - plus, pull), Report.explicit()
+        return state.moved(q1, v1, h), LeapFrogMemory(2 * v1 - plus, pull), Report.explicit()
 
     def output(self, system: System, state: State, memory: LeapFrogMemory, h: Array) -> tuple[Array, Array]:
         return memory.u, multipliers(system, state.q, (memory.u - state.v) * (2 / h))

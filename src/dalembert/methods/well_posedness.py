@@ -26,7 +26,7 @@ def _indicator(shared: Any, t: Array, q: Array, v: Array) -> Array:
         jnp.sqrt(jnp.sum(x * matvec(here.metric(q), x))) for x in (v, acceleration(here, q, v)[0])
     )
     reach = 0.03 * jnp.minimum(speed / (change + jnp.finfo(q.dtype).tiny), 1.0)
-    s = method.beginning(system, State.of(q, v, t), matvec(here.metric(q), v), total_energy(here, q, v))
+    s = method.beginning(system, State(q, v, t), matvec(here.metric(q), v), total_energy(here, q, v))
     guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
     steps = reach * jnp.arange(1, 4) / 3
     energies = jax.vmap(lambda h: method.eliminated(system, s, h, guess)[0])(jnp.concatenate([steps, -steps]))

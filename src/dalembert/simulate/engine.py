@@ -11,7 +11,7 @@ from dalembert.kernels import Loop, Unsupported, pack
 from dalembert.methods import Method, State, Status
 from dalembert.model import System, survey
 from dalembert.numerics import Recent, current, kind_of
-from dalembert.simulate.loop import CAPACITY, Rows, attempt, begin, first_carry, is_timed, output, run_chunk
+from dalembert.simulate.loop import CAPACITY, Rows, attempt, begin, first_carry, output, run_chunk
 
 
 class Chunk(NamedTuple):
@@ -133,7 +133,7 @@ def _make(system: System, method: Method) -> Loop:
         jax.ShapeDtypeStruct(shape, float)
         for shape in ((), (system.dimension,), (system.velocity_dimension,))
     )
-    start = State.of(q, v, h if is_timed(system, method) else None)
+    start = State(q, v, h)
     return Loop(
         begin=lambda p, start: first_carry(p[0], p[1], start, p[2]),
         step=lambda p, carry: attempt(p[0], p[1], carry, p[2]),

@@ -15,7 +15,7 @@ from dalembert.methods import Method, State, Status
 from dalembert.model import System, as_arrays, check_system
 from dalembert.numerics import compiled, current, fingerprint, is_traced
 from dalembert.simulate.engine import loop_of, tell, wants_kernel
-from dalembert.simulate.loop import Rows, is_timed, scan
+from dalembert.simulate.loop import Rows, scan
 from dalembert.simulate.members import check_members, member_starts, varied_leaves
 from dalembert.simulate.progress import progress_bar
 from dalembert.simulate.run import check_method, check_numbers, saved_steps
@@ -75,7 +75,7 @@ def ensemble(
     leaves, tree = jax.tree.flatten((system, method, h))
     varied = varied_leaves(system, method, h, size, vary)
     check_members(tree, leaves, varied, q0, v0, t0)
-    start = State.of(q0, v0, np.full(size, float(t0)) if is_timed(system, method) else None)
+    start = State(q0, v0, np.full(size, float(t0)))
     platform = _platform(devices)
     index = saved_steps(int(steps), int(save_every))
     t = t0 + np.multiply.outer(h, index)
@@ -154,7 +154,7 @@ def _kernel(loop: Loop, flags: tuple[bool, ...]) -> Callable:
 
 def _entries(start: State) -> list[np.ndarray]:
     """The numbers of the starts, one row each."""
-    return [*start.q.T, *start.v.T, *([] if start.t is None else [start.t])]
+    return [*start.q.T, *start.v.T, start.t]
 
 
 def cores() -> int:

@@ -26,8 +26,9 @@ class Carry(NamedTuple):
     step: Array
     code: Array
     residual: Array
-    t0: Array | None = None
-    """When the run began, where time counts and steps are equal."""
+    t0: Array
+    """When the run began. Equal steps begin at t0 + step h, so that times do not gather rounding, and the state holds
+    none; where steps differ in size, it does."""
 
 
 class Rows(NamedTuple):
@@ -44,11 +45,6 @@ class Rows(NamedTuple):
     """What the method says of the step."""
     near: Array | None = None
     """q without the full turns of its angles, where there are any."""
-
-
-def is_timed(system: System, method: Method) -> bool:
-    """Whether the loop has to know the time: the system depends on it, or steps differ in size."""
-    return system.timed or method.variable_step
 
 
 def start_fault(system: System, q: Array, v: Array, t: Any) -> Array:
@@ -72,9 +68,17 @@ def start_fault(system: System, q: Array, v: Array, t: Any) -> Array:
 def first_carry(system: System, method: Method, start: State, h: Array) -> Carry:
     """The loop before its first step."""
     memory = method.init(system, start, h)
+    held = start if method.variable_step else start._replace(t=None)
     zero = jnp.zeros((), int)
-    t0 = None if method.variable_step else start.t
-    return Carry(start, memory, jnp.zeros_like(start.q), zero, jnp.zeros((), jnp.int32), jnp.zeros(()), t0)
+    return Carry(
+        held, memory, jnp.zeros_like(start.q), zero, jnp.zeros((), jnp.int32), jnp.zeros(()), start.t
+    )
+
+
+def _with_time(carry: Carry, h: Array) -> State:
+    """The state with its time."""
+    state = carry.state
+    return state if state.t is not None else state._replace(t=carry.t0 + carry.step * h)
 
 
 @compiled
@@ -86,26 +90,23 @@ def begin(system: System, method: Method, start: State, h: Array) -> tuple[Carry
 
 def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
     """The row of the current state, full turns added back to angles."""
-    q, v, t, near = carry.state.q, carry.state.v, carry.state.t, None
+    (q, v, t), near = _with_time(carry, h), None
     if system.angles:
         near = q
         # Adding turns rounds the angle, so the velocity is projected onto D where the row says q is.
         turned = jnp.any(carry.turns != 0)
         q = q + 2 * jnp.pi * carry.turns
         v = jnp.where(turned, nearest_velocity(system.at(t), q, v), v)
-    state = State.of(q, v, t)
+    state = State(q, v, t)
     v_full, multipliers = method.output(system, state, carry.memory, h)
     when = t if method.variable_step else None
     return Rows(q, v, v_full, multipliers, when, method.told(system, state, carry.memory), near)
 
 
-def attempt(system: System, method: Method, carry: Carry, h: Array, clock: bool = True) -> Carry:
-    """The loop after one more step, which counts only if its code says that all is well.
-
-    Equal steps end at t0 + step h, so that times do not gather rounding; `clock=False` is for parts of steps.
-    """
-    state, memory, report = method.step(system, carry.state, carry.memory, h)
-    if carry.t0 is not None and clock:
+def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:
+    """The loop after one more step, which counts only if its code says that all is well."""
+    state, memory, report = method.step(system, _with_time(carry, h), carry.memory, h)
+    if carry.state.t is None:
         state = state._replace(t=carry.t0 + (carry.step + 1) * h)
     # A sum is finite only if all its terms are. The potential may be undefined although its gradient is not; it is
     # asked for where the step ends, full turns included, because the step may have computed its parts there.
@@ -118,6 +119,8 @@ def attempt(system: System, method: Method, carry: Carry, h: Array, clock: bool 
     # A row adds the turns back.
     total = jnp.sum(state.q + 2 * jnp.pi * turns if system.angles else state.q) + jnp.sum(state.v)
     finite = jnp.isfinite(total) & jnp.isfinite(potential)
+    if carry.state.t is None:
+        state = state._replace(t=None)
     code = jnp.where(report.converged, Status.OK.code, Status.NOT_SOLVED.code)
     code = jnp.where(finite, code, Status.NOT_FINITE.code).astype(jnp.int32)
     if report.trouble is not None:

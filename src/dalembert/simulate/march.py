@@ -159,11 +159,13 @@ def stages_of(loop: Loop) -> tuple[Loop, int]:
     parts = fractions(parameters[1].order)
 
     def first(p, x):
-        return begin(p, x), jnp.zeros((), jnp.int32)
+        carry = begin(p, x)
+        # The time of a part of a step is the state's.
+        return carry._replace(state=carry.state._replace(t=carry.t0)), jnp.zeros((), jnp.int32)
 
     def stage(p, x):
         (system, method, h), (carry, k) = p, x
-        new = attempt(system, method.method, carry, h * jnp.asarray(parts)[k], clock=False)
+        new = attempt(system, method.method, carry, h * jnp.asarray(parts)[k])
         return new, jnp.where(k == len(parts) - 1, 0, k + 1).astype(jnp.int32)
 
     split = Loop(

@@ -17,7 +17,7 @@ from dalembert.model import System, as_arrays, check_start, check_system, neares
 from dalembert.numerics import current, fingerprint, hurried, is_traced, one_look
 from dalembert.simulate.differentiable import differentiable_run
 from dalembert.simulate.engine import contents, engine, has_kernel, quick_survey
-from dalembert.simulate.loop import CAPACITY, is_timed, scan, start_fault
+from dalembert.simulate.loop import CAPACITY, scan, start_fault
 from dalembert.simulate.progress import progress_bar
 from dalembert.simulate.status import MotionWarning, SimulationError
 from dalembert.simulate.trajectory import Trajectory
@@ -88,7 +88,7 @@ def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, proje
         _check_once(system, method, q0, v0, t0)
         q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
         loop = engine(system, method, h)
-    start = State.of(q0, v0, t0 if is_timed(system, method) else None)
+    start = State(q0, v0, t0)
     return system, method, _run(loop, system, method, start, h, t0, steps, save_every, progress)
 
 
@@ -151,7 +151,7 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
 def _traced(system, method, q0, v0, h, t0, steps, save_every, on_failure) -> Trajectory:
     """A run inside other JAX code: by a kernel where there is one, else as a scan."""
     q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
-    start = State.of(q0, v0, t0 if is_timed(system, method) else None)
+    start = State(q0, v0, t0)
     inner = current((system, method))
     if has_kernel(*inner):
         (code, residual, done), rows = differentiable_run(*inner, start, h, steps, save_every)
