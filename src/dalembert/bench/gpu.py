@@ -124,7 +124,11 @@ def rates(tell: Tell, size: int = 2**20, steps: int = 1000) -> dict[str, Any]:
         found[f"{name} kernel, first call, s"] = time.perf_counter() - began
         found[f"{name} kernel"] = size * steps / seconds(call)
         plain = jax.jit(
-            jax.vmap(lambda q, v, s=system, m=method: scan(s, m, State(q, v, jnp.zeros(())), h, steps, steps)[1].q[-1])
+            jax.vmap(
+                lambda q, v, s=system, m=method: scan(s, m, State(q, v, jnp.zeros(())), h, steps, steps)[1].q[
+                    -1
+                ]
+            )
         )
         on = jax.device_put((q, v))
         found[f"{name} vmap + scan"] = size * steps / seconds(lambda on=on, plain=plain: plain(*on), 3)

@@ -18,7 +18,7 @@ from dalembert.bench.timing import Settings, compared, control, fitting, interle
 from dalembert.kernels import lanes_here, many, pack
 from dalembert.methods import DLA, DLA01, DiscreteGradient, FrameGradient, LeapFrog, Method
 from dalembert.methods.base import State
-from dalembert.model import System, as_arrays
+from dalembert.model import System, as_arrays, lower
 from dalembert.simulate import ensemble
 from dalembert.simulate.engine import loop_of, single
 from dalembert.simulate.ensemble import cores
@@ -68,7 +68,7 @@ def pointer(array: np.ndarray) -> Any:
 def c_start(method: Method, system: System, q0: Any, v0: Any) -> Any:
     """The state of a C function: q, v and the method's own velocity or components, where it has them."""
     q0, v0 = jnp.asarray(q0, float), jnp.asarray(v0, float)
-    memory = method.init(system, State(q0, v0), jnp.asarray(H))
+    memory = method.init(lower(system), State(q0, v0, jnp.zeros(())), jnp.asarray(H))
     own = [getattr(memory, name) for name in ("u", "w") if hasattr(memory, name)]
     return jnp.concatenate([q0, v0, *own])
 
@@ -89,7 +89,7 @@ def ours_single(system: System, method: Method, q0: Any, v0: Any) -> Callable[[i
     """run(steps) -> the last (q, v), by the library's machine code called as `simulate` calls it."""
     system, method = as_arrays(system), as_arrays(method)
     loop, (start, run) = single(system, method)
-    parameters, first = pack((system, method, np.float64(H))), pack((q0, v0))
+    parameters, first = pack((system, method, np.float64(H))), pack((q0, v0, np.zeros(())))
     carry, rows = np.empty(len(loop.carry)), np.empty((2, len(loop.row)))
 
     def call(steps: int) -> np.ndarray:
@@ -160,7 +160,7 @@ def ours_many(system: System, method: Method, q0: np.ndarray, v0: np.ndarray) ->
     kernel = many(loop, [False] * len(shared))
     size = len(q0)
     assert size % lanes_here() == 0
-    starts = np.ascontiguousarray(np.concatenate([q0.T, v0.T]))
+    starts = np.ascontiguousarray(np.concatenate([q0.T, v0.T, np.zeros((1, size))]))
     own, told = np.zeros((1, size)), np.zeros((len(loop.told) + len(loop.counted), size))
     rows = np.empty((2, len(loop.distinct), size))
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from dalembert.cli.names import system_named
 from dalembert.methods import method_named
+from dalembert.model import Trait, lower
 from dalembert.results import zoo_systems
 
 app = App(
@@ -110,7 +111,7 @@ def run(
     count = _whole("--steps", steps)
     every = _whole_or_none("--save-every", save_every)
     if method is None:
-        method = "frame" if made.group is None else "lie-gni"
+        method = "lie-gni" if Trait.GROUP in lower(made).traits else "frame"
     run_and_report(console, made, method_named(method), h, count, start, every, out, plot, animate, overwrite)
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dalembert.methods import Method
-from dalembert.model import System, annihilator
+from dalembert.model import System, Trait, lower
 from dalembert.simulate import SimulationError, Status, Trajectory, simulate
 from dalembert.simulate.storage import check_target as check_trajectory_target
 
@@ -20,8 +20,8 @@ ANIMATIONS = (".html", ".gif", ".mp4")
 def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
     """What was conserved and how well: quantity, value at the start, largest deviation."""
     rows = []
-    timed = sol.system is not None and sol.system.timed
-    affine = sol.system is not None and sol.system.affine
+    timed = Trait.TIMED in sol.traits
+    affine = Trait.AFFINE in sol.traits
     kinds = [("energy", sol.energy())]
     if timed or affine:
         why = "the system depends on time" if timed else "the constraint does work"
@@ -37,7 +37,7 @@ def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
         relative = f" ({change / abs(energy[0]):.1e} relative)" if energy[0] else ""
         rows.append((name, f"{energy[0]:.10g}", f"{change:.1e}{relative}"))
     # The number of one-forms from their shape: computing the multipliers would compile for nothing.
-    if sol.system is not None and jax.eval_shape(annihilator, sol.system.at(0.0), sol.q[0]).shape[0]:
+    if sol.system is not None and jax.eval_shape(lower(sol.system).at(0.0).rows, sol.q[0]).shape[0]:
         what = "constraint A v - b" if affine else "constraint A(q) v"
         rows.append((what, "0", f"{np.max(sol.constraint_residual()):.1e}"))
     if "h" in sol.told:

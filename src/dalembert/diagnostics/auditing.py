@@ -20,7 +20,16 @@ from dalembert.diagnostics.parasitic import normal_velocity, parasitic_mode
 from dalembert.diagnostics.series import Drift, judged
 from dalembert.diagnostics.stepmap import fibration_defects, reversibility_defect, volume_along
 from dalembert.methods import Claims, Method
-from dalembert.model import System, as_arrays, check_system, moving_energy, total_energy
+from dalembert.model import (
+    Mechanics,
+    System,
+    Trait,
+    as_arrays,
+    check_system,
+    lower,
+    moving_energy,
+    total_energy,
+)
 from dalembert.numerics import is_written_constant, over_rows
 from dalembert.simulate import MotionWarning, Trajectory, simulate
 
@@ -78,12 +87,12 @@ def subject(
 
 def _moving(system: System, exact: Exact) -> dict[str, Callable]:
     """The moving energy of affine constraints, where the exact motion keeps it."""
-    if not system.affine:
+    m = lower(as_arrays(system))
+    if Trait.AFFINE not in m.traits:
         return {}
-    system = as_arrays(system)
-    ends = [over_rows(moving_energy)(system, *x) for x in ((exact.q0, exact.v0), (exact.q1, exact.v1))]
+    ends = [over_rows(moving_energy)(m, *x) for x in ((exact.q0, exact.v0), (exact.q1, exact.v1))]
     kept = np.max(np.abs(ends[1] - ends[0])) <= 1e-10 * np.max(np.abs(ends[0]))  # the reference's accuracy
-    return {"moving energy": lambda q, v: moving_energy(system, q, v)} if kept else {}
+    return {"moving energy": lambda q, v: moving_energy(m, q, v)} if kept else {}
 
 
 def _momenta(system: System) -> dict[str, Callable]:
@@ -134,12 +143,13 @@ def audit(
         raise ValueError(
             f"an audit needs 10,000 steps or more to tell a drift from an oscillation, got {steps}"
         )
-    if system.group is None and system.dimension != system.velocity_dimension:
+    traits = lower(system).traits
+    if Trait.EXTRA_VELOCITIES in traits:
         raise ValueError(
             f"an audit measures systems with one velocity per coordinate, but {system.label} has {system.dimension} "
             f"coordinates and {system.velocity_dimension} velocities; audit the system that it was reduced from"
         )
-    if system.timed:
+    if Trait.TIMED in traits:
         raise ValueError(
             f"an audit measures systems that do not depend on time, but {system.label} does; its maps differ from "
             "step to step. Look at measured_order(...), variable_step_laws(...) and sol.constraint_residual()"
@@ -206,7 +216,7 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
         own_constraint=own,
         # Neither is defined where v -> -v leaves the constraint, or a state does not tell the next step's size.
         reversibility=np.nan
-        if system.affine or method.variable_step or not _turns_back(system, q, u)
+        if Trait.AFFINE in sol.traits or method.variable_step or not _turns_back(system, q, u)
         else float(np.max(np.nan_to_num(reversibility_defect(system, method, h, q, u), nan=np.inf))),
         volume=None if method.variable_step else volume_along(sol, on_constraint),
         integrals=_integrals(about, sol, window, on_constraint),
@@ -221,9 +231,9 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
 
 def _turns_back(system: System, q: np.ndarray, u: np.ndarray) -> bool:
     """Whether the exact motion goes back where v -> -v; not with friction, nor at the level of a reduced system."""
-    if not system.gives("forces"):
+    shared = lower(as_arrays(system))
+    if Trait.FORCED not in shared.traits:
         return True
-    shared = as_arrays(system)
     forth, back = (over_rows(exact_acceleration)(shared, q, v) for v in (u, -u))
     return float(np.max(np.abs(forth - back))) <= 1e-9 * max(
         float(np.max(np.abs(forth))), np.finfo(float).tiny
@@ -249,10 +259,10 @@ def _resonance(about: Subject, sol: Trajectory) -> tuple[float, float] | None:
     return resonance(period, np.abs(np.angle(np.linalg.eigvals(found.rotation))), about.h)
 
 
-def _parts(system: System, q: Array, v: Array) -> Array:
+def _parts(m: Mechanics, q: Array, v: Array) -> Array:
     """Kinetic and potential energy."""
-    potential = system.potential(q)
-    return jnp.stack([total_energy(system, q, v) - potential, potential])
+    potential = m.potential(q)
+    return jnp.stack([total_energy(m, q, v) - potential, potential])
 
 
 def _passenger_parts(coupled: CoupledSystem, q: Array, v: Array) -> Array:
@@ -268,8 +278,9 @@ def _driver_parts(coupled: CoupledSystem, q: Array, v: Array) -> Array:
 def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bool) -> dict[str, Drift]:
     """The verdict on everything that the exact motion keeps."""
     kinds: list[tuple[str, Callable, Any]] = []
-    if not (about.system.gives("forces") or about.system.affine):
-        kinds.append(("energy", _parts, as_arrays(about.system)))
+    m = lower(as_arrays(about.system))
+    if m.conservative:
+        kinds.append(("energy", _parts, m))
     if about.coupled is not None:
         kinds.append(("passenger energy", _passenger_parts, about.coupled))
         kinds.append(("driver energy", _driver_parts, about.coupled))

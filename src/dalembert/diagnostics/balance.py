@@ -7,7 +7,7 @@ from jax import Array
 
 from dalembert.diagnostics.inputs import one_run
 from dalembert.methods import FrameGradient
-from dalembert.model import as_arrays, moving_energy
+from dalembert.model import Mechanics, as_arrays, lower, moving_energy
 from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory
 
@@ -28,8 +28,8 @@ def _work(shared: Any, t: Array, q0: Array, q1: Array, u: Array) -> Array:
     return method.work(system, t, q0, q1, u, h)
 
 
-def _energy(system: Any, t: Array, q: Array, v: Array) -> Array:
-    return moving_energy(system.at(t), q, v)
+def _energy(m: Mechanics, t: Array, q: Array, v: Array) -> Array:
+    return moving_energy(m.at(t), q, v)
 
 
 def energy_balance(trajectory: Trajectory) -> EnergyBalance:
@@ -44,8 +44,9 @@ def energy_balance(trajectory: Trajectory) -> EnergyBalance:
             f"with save_every={trajectory.save_every}"
         )
     t, q, v = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.v))
-    energy = over_rows(_energy)(as_arrays(system), t, q, v)
-    shared = (as_arrays(system), as_arrays(method), np.asarray(trajectory.h, float))
+    m = lower(as_arrays(system))
+    energy = over_rows(_energy)(m, t, q, v)
+    shared = (m, as_arrays(method), np.asarray(trajectory.h, float))
     work = over_rows(_work)(shared, t[:-1], q[:-1], q[1:], np.diff(q, axis=0) / float(trajectory.h))
     change = np.diff(energy)
     size = max(float(np.max(np.abs(energy))), np.finfo(float).tiny)

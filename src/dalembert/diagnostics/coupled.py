@@ -9,7 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model import TOLERANCE, System, annihilator, as_arrays, check_system, system
+from dalembert.model import (
+    TOLERANCE,
+    Mechanics,
+    System,
+    Trait,
+    as_arrays,
+    check_system,
+    lower,
+    system,
+)
 from dalembert.numerics import compiled, current
 
 
@@ -58,21 +67,22 @@ class CoupledSystem(eqx.Module):
             return system
         check_system(system)
         name = system.label
-        if system.group is not None:
+        m = lower(as_arrays(system))
+        if Trait.GROUP in m.traits:
             raise ValueError(
-                f"{name} is not a coupled system in coordinates: it lives on {system.group.name}; "
+                f"{name} is not a coupled system in coordinates: it lives on {m.space.name}; "
                 f"look at Chart({name}(), g)"
             )
-        if system.timed:
+        if Trait.TIMED in m.traits:
             raise ValueError(f"{name} is not a coupled system: it depends on time")
         q = system.start()[0] if q is None else q
         system = as_arrays(system)
         q = np.asarray(q, float)
         around = q + np.random.default_rng(4).normal(size=(8, len(q)))
-        told = jax.tree.map(np.asarray, _facts(system, np.concatenate([q[None], around])))
-        if system.gives("forces"):
+        told = jax.tree.map(np.asarray, _facts(m, np.concatenate([q[None], around])))
+        if Trait.FORCED in m.traits:
             raise ValueError(f"{name} is not a coupled system: it has non-conservative forces")
-        if system.affine:
+        if Trait.AFFINE in m.traits:
             raise ValueError(f"{name} is not a coupled system: its constraints are affine")
         if told["frame"][0] != 2:
             raise ValueError(
@@ -207,18 +217,18 @@ class CoupledSystem(eqx.Module):
 
 
 @compiled
-def _facts(system: System, configurations: Array) -> dict[str, Array]:
+def _facts(m: Mechanics, configurations: Array) -> dict[str, Array]:
     """Everything `of` asks for, at each configuration."""
 
     def at(q):
-        a = annihilator(system, q)
+        a = m.rows(q)
         return {
-            "metric": system.metric(q),
+            "metric": m.metric(q),
             "forms": a,
-            "turning": jax.jacfwd(lambda x: annihilator(system, x))(q),
-            "stiffness": jax.hessian(system.potential)(q),
-            "pull": jax.grad(system.potential)(q),
-            "at zero": jax.grad(system.potential)(0 * q),
+            "turning": jax.jacfwd(m.rows)(q),
+            "stiffness": jax.hessian(m.potential)(q),
+            "pull": jax.grad(m.potential)(q),
+            "at zero": jax.grad(m.potential)(0 * q),
             "frame": jnp.asarray(q.shape[0] - a.shape[0]),
         }
 
@@ -273,12 +283,13 @@ def _structure(system: System, q: np.ndarray, told: dict[str, np.ndarray], i: in
 
 def _kernel(system: System, i: int, q: Array) -> Array:
     """A vector of the kernel of A without column i, smooth in q: minors, or a combination of spanning vectors."""
-    if not system.gives("constraints"):
-        b = system.frame(q)
+    m = lower(system)
+    if "constraints" not in m.given:
+        b = m.frame(q)
         k = b[i, 1] * b[:, 0] - b[i, 0] * b[:, 1]
         return jnp.concatenate([k[:i], k[i + 1 :]])
     other = [j for j in range(system.dimension) if j != i]
-    a = system.constraints(q)
+    a = m.rows(q)
     rows = [[a[r, j] for j in other] for r in range(len(other) - 1)]
     minors = [_determinant([row[:j] + row[j + 1 :] for row in rows]) for j in range(len(other))]
     return jnp.stack([(-1) ** j * x for j, x in enumerate(minors)])

@@ -16,7 +16,14 @@ from dalembert.diagnostics.inputs import as_rows
 from dalembert.diagnostics.stepmap import as_shared
 from dalembert.discrete import projectors
 from dalembert.methods import Method, Reflecting
-from dalembert.model import System, as_arrays, difference, displaced, drift_at, nearest_velocity, total_energy
+from dalembert.model import (
+    System,
+    Trait,
+    as_arrays,
+    lower,
+    nearest_velocity,
+    total_energy,
+)
 from dalembert.numerics import hurried, matvec, over_rows, solve_spd
 
 
@@ -107,7 +114,7 @@ def _phase_step(shared: Any, q: Array, z: Array) -> tuple[Array, Array, Array, A
     """From the state (x, p) near q, at q exp(x): the configuration there, the next one, M^-1 p^+ and p^- there."""
     system, method, h = shared
     n = z.shape[0] // 2
-    near = displaced(system, q, z[:n])
+    near = system.space.displaced(q, z[:n])
     q1, plus, _ = method.flight(system, near, solve_spd(system.metric(near), z[n:]), h)
     _, own = method.reflect(system, q1, plus)
     return near, q1, plus, matvec(system.metric(q1), own)
@@ -124,7 +131,7 @@ def _determinant(shared: Any, q: Array, u: Array) -> Array:
 
     def after(z):
         _, q1, _, p1 = _phase_step(shared, q, z)
-        return jnp.concatenate([difference(system, base, q1), p1])
+        return jnp.concatenate([system.space.difference(base, q1), p1])
 
     return jnp.linalg.det(jax.jacfwd(after)(z))
 
@@ -142,7 +149,7 @@ def _as_velocities(system: System, q: Array, columns: Array) -> Array:
     """Velocities at q, from derivatives of its numbers."""
 
     def one(x):
-        return jax.jvp(lambda k: difference(system, q, k), (q,), (x,))[1]
+        return jax.jvp(lambda k: system.space.difference(q, k), (q,), (x,))[1]
 
     return jax.vmap(one, 1, 1)(columns)
 
@@ -160,7 +167,7 @@ def _symplectic(shared: Any, q: Array, u: Array) -> Array:
 
         (here, there), (near, q1, plus, p1) = jax.jacfwd(moved, has_aux=True)(z)
         here, there = _as_velocities(system, near, here), _as_velocities(system, q1, there)
-        beyond = plus - drift_at(system, q1) if system.affine else plus
+        beyond = system.relative(q1, plus)
         kick = 2 * matvec(projectors(system, q1)[1].T, matvec(system.metric(q1), beyond))
         return jnp.stack([matvec(here.T, z[n:]), matvec(there.T, p1), matvec(there.T, kick)])
 
@@ -191,7 +198,7 @@ def space_momentum_change(system: System, method: Method, h: float, q: Any, u: A
 
     [ferraro2008] section 4.4: not at all, where the metric is bi-invariant and the constraint right-invariant.
     """
-    if system.group is None:
+    if Trait.GROUP not in lower(system).traits:
         raise ValueError(
             f"the momentum in space is defined on Lie groups; {system.label} is given in coordinates"
         )
@@ -206,7 +213,9 @@ def discrete_laws(system: System, method: Method, h: float, q: Any, u: Any) -> D
     given = (system, method, h, *as_rows(system, q, u))
     determinant = symplectic = None
     if isinstance(method, Reflecting):
-        m = system.velocity_dimension - round(float(np.trace(_projector(as_arrays(system), given[3][0]))))
+        m = system.velocity_dimension - round(
+            float(np.trace(_projector(lower(as_arrays(system)), given[3][0])))
+        )
         few = (system, method, h, given[3][::8], given[4][::8])
         determinant = _largest(phase_determinant(*few) - (-1) ** m)
         symplectic = _largest(symplectic_defect(*few))
@@ -215,7 +224,7 @@ def discrete_laws(system: System, method: Method, h: float, q: Any, u: Any) -> D
         {name: _largest(x) for name, x in momentum_residuals(*given).items()},
         determinant,
         symplectic,
-        None if system.group is None else _largest(space_momentum_change(*given)),
+        None if Trait.GROUP not in lower(system).traits else _largest(space_momentum_change(*given)),
     )
 
 

@@ -8,7 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model import Chart, GroupSystem, SpaceTime, System, annihilator, as_arrays, check_system
+from dalembert.model import (
+    Chart,
+    GroupSystem,
+    Mechanics,
+    SpaceTime,
+    System,
+    as_arrays,
+    check_system,
+    lower,
+)
 from dalembert.numerics import hurried
 
 # Singular values below this part of the largest count as zero; brackets of smooth functions are exact to rounding.
@@ -71,17 +80,17 @@ def nonholonomy(system: System, q: Any = None) -> Nonholonomy:
     if isinstance(system, GroupSystem):
         system, q = Chart(system, jnp.asarray(q)), np.zeros(system.velocity_dimension)
         n = len(q)
-    spacetime = system.affine or system.timed
+    spacetime = not lower(system).natural
     if spacetime:
         system, q, n = SpaceTime(system), np.concatenate([[0.0], q]), n + 1
-    system = as_arrays(system)
-    nearby = _growth(system, q + 0.05 * np.random.default_rng(2).normal(size=n), None)
-    return Nonholonomy(_growth(system, q, nearby[-1]), nearby, n, spacetime)
+    m = lower(as_arrays(system))
+    nearby = _growth(m, q + 0.05 * np.random.default_rng(2).normal(size=n), None)
+    return Nonholonomy(_growth(m, q, nearby[-1]), nearby, n, spacetime)
 
 
-def _growth(system: System, q: np.ndarray, goal: int | None) -> tuple[int, ...]:
+def _growth(m: Mechanics, q: np.ndarray, goal: int | None) -> tuple[int, ...]:
     """The growth vector at q, until it reaches `goal`; without one until it stalls, as is right at regular points."""
-    _, sizes, rows = np.linalg.svd(np.asarray(_forms(system, q)), full_matrices=True)
+    _, sizes, rows = np.linalg.svd(np.asarray(_forms(m, q)), full_matrices=True)
     forms = int(np.sum(sizes > _RANK * np.max(sizes, initial=0.0)))
     growth = [len(q) - forms]
     if growth[0] == (len(q) if goal is None else goal):
@@ -89,7 +98,7 @@ def _growth(system: System, q: np.ndarray, goal: int | None) -> tuple[int, ...]:
     # At regular points each nesting adds a dimension or is the last; two are enough for most constraints.
     for depth in sorted({min(2, forms), forms, *((2, 3, 4, _DEEPEST) if goal else ())}):
         growth = growth[:1]
-        layers = [np.asarray(x) for x in _brackets(depth)(system, q, rows[forms:].T)]
+        layers = [np.asarray(x) for x in _brackets(depth)(m, q, rows[forms:].T)]
         for k in range(1, depth + 1):
             rank = _rank(np.concatenate(layers[: k + 1]))
             if goal is None and rank == growth[-1]:
@@ -100,7 +109,7 @@ def _growth(system: System, q: np.ndarray, goal: int | None) -> tuple[int, ...]:
     return tuple(growth)
 
 
-_forms = hurried(annihilator)
+_forms = hurried(Mechanics.rows)
 
 
 def _rank(rows: np.ndarray) -> int:
@@ -125,13 +134,13 @@ def _adjugate(s: Array) -> tuple[Array, Array]:
 def _brackets(depth: int):
     """All brackets [X_a, [X_b, ...]] at q, as rows: a layer for each number of nestings up to `depth`."""
 
-    def at(system: System, q: Array, basis: Array) -> list[Array]:
+    def at(m: Mechanics, q: Array, basis: Array) -> list[Array]:
         def span(x):
             """Rows: vector fields that span D near q, smooth in x: those given, or a basis at q, projected (times
             the determinant: no division, so that derivatives of derivatives stay short)."""
-            if system.gives("frame"):
-                return system.frame(x).T
-            a = system.constraints(x)
+            if m.framed:
+                return m.frame(x).T
+            a = m.rows(x)
             adjugate, determinant = _adjugate(a @ a.T)
             return (determinant * basis - a.T @ (adjugate @ (a @ basis))).T
 

@@ -8,14 +8,13 @@ from jax import Array
 from dalembert.diagnostics.inputs import as_rows
 from dalembert.methods import Method, Reference
 from dalembert.model import (
+    Mechanics,
     System,
     acceleration,
     as_arrays,
     check_system,
-    difference,
-    displaced,
+    lower,
     nearest_velocity,
-    potential_gradient,
     project,
 )
 from dalembert.numerics import over_rows, solve_spd
@@ -49,15 +48,15 @@ def nearby_starts(
     """
     draw = np.random.default_rng(3).uniform(-1, 1, size=(2, count, len(np.asarray(v0))))
     draw[:, 0] = 0
-    system, base = as_arrays(system).at(t0), np.broadcast_to(np.asarray(q0, float), (count, np.size(q0)))
+    m, base = lower(as_arrays(system)).at(t0), np.broadcast_to(np.asarray(q0, float), (count, np.size(q0)))
     speed = float(np.max(np.abs(np.asarray(v0))))
     if speed == 0:
         speed = time * float(
-            np.max(np.abs(over_rows(exact_acceleration)(system, base[:1], np.asarray(v0, float)[None])))
+            np.max(np.abs(over_rows(exact_acceleration)(m, base[:1], np.asarray(v0, float)[None])))
         )
-    q = over_rows(displaced)(system, base, 0.05 * draw[0])
+    q = over_rows(_displaced)(m, base, 0.05 * draw[0])
     v = np.asarray(v0, float) + 0.05 * speed * draw[1]
-    return q, over_rows(nearest_velocity)(system, q, v)
+    return q, over_rows(nearest_velocity)(m, q, v)
 
 
 def exact_acceleration(system: System, q: Array, v: Array) -> Array:
@@ -176,11 +175,19 @@ class Terms(NamedTuple):
     """What no factors explain, relative to the acceleration."""
 
 
-def _parts(system: System, q: Array, v: Array) -> tuple[Array, Array, Array]:
-    mass = system.metric(q)
-    pull = project(system, q, -solve_spd(mass, potential_gradient(system, q)))
-    push = project(system, q, solve_spd(mass, system.forces(q, v)))
-    return pull, acceleration(system, q, v)[0] - pull - push, push
+def _parts(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array, Array]:
+    mass = m.metric(q)
+    pull = project(m, q, -solve_spd(mass, m.potential_gradient(q)))
+    push = project(m, q, solve_spd(mass, m.forces(q, v)))
+    return pull, acceleration(m, q, v)[0] - pull - push, push
+
+
+def _displaced(m: Mechanics, q: Array, x: Array) -> Array:
+    return m.space.displaced(q, x)
+
+
+def _difference(m: Mechanics, q0: Array, q1: Array) -> Array:
+    return m.space.difference(q0, q1)
 
 
 def measured_terms(system: System, method: Method, q: Any, v: Any, h: float) -> Terms:
@@ -192,9 +199,9 @@ def measured_terms(system: System, method: Method, q: Any, v: Any, h: float) -> 
     run = ensemble(system, method, q, v, h=tiny, steps=2, save_every=2)
     time = np.broadcast_to(np.asarray(run.t)[..., -1], len(q))[:, None]
     rate = (np.asarray(run.v)[:, -1] - v) / time
-    drift = over_rows(difference)(as_arrays(system), q, np.asarray(run.q)[:, -1]) / time
+    drift = over_rows(_difference)(lower(as_arrays(system)), q, np.asarray(run.q)[:, -1]) / time
     found = dict.fromkeys(("potential", "inertia", "forces"), np.nan)
-    parts = dict(zip(found, over_rows(_parts)(as_arrays(system), q, v), strict=True))
+    parts = dict(zip(found, over_rows(_parts)(lower(as_arrays(system)), q, v), strict=True))
     # What cannot be told from rounding, eps |v|/tiny, is no acceleration.
     scale = max(sum(float(np.max(np.abs(x))) for x in parts.values()), 1e-6 * float(np.max(np.abs(v))) / h)
     columns = {k: x.ravel() for k, x in parts.items() if np.max(np.abs(x)) > 1e-6 * scale > 0}

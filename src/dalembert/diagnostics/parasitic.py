@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.diagnostics.inputs import one_run
-from dalembert.model import System, annihilator, as_arrays, offsets_at
+from dalembert.model import System, as_arrays, lower
 from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory
 
@@ -44,10 +44,10 @@ def _normal(system: System, t: Array, q: Array, u: Array) -> Array:
 
     Of affine constraints those of u beyond the allowed velocities.
     """
-    system = system.at(t)
-    a = annihilator(system, q)
-    gram = a @ jnp.linalg.solve(system.metric(q), a.T)
-    return jnp.linalg.solve(jnp.linalg.cholesky(gram), a @ u - offsets_at(system, q))
+    m = lower(system).at(t)
+    a = m.rows(q)
+    gram = a @ jnp.linalg.solve(m.metric(q), a.T)
+    return jnp.linalg.solve(jnp.linalg.cholesky(gram), a @ u - m.offsets(q))
 
 
 def normal_velocity(trajectory: Trajectory) -> np.ndarray:

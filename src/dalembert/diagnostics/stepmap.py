@@ -15,11 +15,11 @@ from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.inputs import as_rows, one_run
 from dalembert.methods import Method
 from dalembert.model import (
+    Mechanics,
     System,
+    Trait,
     as_arrays,
-    difference,
-    displaced,
-    drift_at,
+    lower,
     nearest_frame,
     orthonormal_frame,
 )
@@ -50,16 +50,17 @@ def step_map(system: System, method: Method, h: float, q: Any, u: Any) -> tuple[
     return over_rows(_step)(as_shared(system, method, h), *as_rows(system, q, u))
 
 
-def as_shared(system: System, method: Method, h: float) -> tuple[System, Method, np.ndarray]:
+def as_shared(system: System, method: Method, h: float) -> tuple[Mechanics, Method, np.ndarray]:
     """System, method and step size as arrays, ready for compiled functions of rows."""
-    if system.timed or method.variable_step:
+    m = lower(as_arrays(system))
+    if Trait.TIMED in m.traits or method.variable_step:
         what = (
-            f"{system.label} depends on time"
-            if system.timed
+            f"{m.label} depends on time"
+            if Trait.TIMED in m.traits
             else f"the steps of {method.spelling} differ in size"
         )
         raise ValueError(f"a step is one map only where all steps are alike, but {what}")
-    return as_arrays(system), as_arrays(method), np.asarray(h, float)
+    return m, as_arrays(method), np.asarray(h, float)
 
 
 def reversibility_defect(
@@ -142,23 +143,23 @@ def fibration_defects(
 
 def _place(system: System, q: Array, u: Array, b: Array, dq: Array, dw: Array) -> tuple[Array, Array]:
     """The state near (q, u) on D whose coordinates differ by dq, dw in the frame b, extended smoothly."""
-    w = b.T @ system.metric(q) @ (u - drift_at(system, q))
-    near = displaced(system, q, dq)
-    return near, drift_at(system, near) + nearest_frame(system, near, b) @ (w + dw)
+    w = b.T @ system.metric(q) @ (u - system.drift(q))
+    near = system.space.displaced(q, dq)
+    return near, system.drift(near) + nearest_frame(system, near, b) @ (w + dw)
 
 
 def _place_freely(system: System, q: Array, u: Array, dq: Array, du: Array) -> tuple[Array, Array]:
-    return displaced(system, q, dq), u + du
+    return system.space.displaced(q, dq), u + du
 
 
 def _read(system: System, q: Array, u: Array, base: Array, b: Array) -> Array:
     """The coordinates (q, w) of a state near the configuration where b was taken."""
-    w = nearest_frame(system, q, b).T @ system.metric(q) @ (u - drift_at(system, q))
-    return jnp.concatenate([difference(system, base, q), w])
+    w = nearest_frame(system, q, b).T @ system.metric(q) @ (u - system.drift(q))
+    return jnp.concatenate([system.space.difference(base, q), w])
 
 
 def _read_freely(system: System, q: Array, u: Array, base: Array) -> Array:
-    return jnp.concatenate([difference(system, base, q), u])
+    return jnp.concatenate([system.space.difference(base, q), u])
 
 
 def step_jacobian(

@@ -19,7 +19,7 @@ from dalembert.discrete import (
     spacetime_slots,
 )
 from dalembert.methods import EDLA, Reference, well_posedness
-from dalembert.model import SpaceTime, System, as_arrays, check_system
+from dalembert.model import SpaceTime, System, as_arrays, check_system, lower
 from dalembert.numerics import compiled, newton
 from dalembert.simulate import Trajectory, simulate
 
@@ -123,12 +123,12 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
     one_run(trajectory, "what EDLA keeps", rows=4)
     if np.any(np.asarray(trajectory.told["continued"])):
         raise ValueError("the run has steps that miss the energy; its laws hold up to the first of them")
-    shared = as_arrays(system), as_arrays(method)
+    shared = lower(as_arrays(system)), as_arrays(method)
     # Each triple in its own time and about its own place, because differences of large numbers lose digits.
     z = _triples(trajectory)
     size = np.max(np.abs(np.asarray(trajectory.told["E_plus"])))
     energy = None
-    if not (system.timed or system.affine):
+    if lower(system).natural:
         energy = float(np.ptp(np.asarray(trajectory.told["E_plus"])[1:]) / max(size, np.finfo(float).tiny))
     momentum = {}
     for i, name in enumerate(SpaceTime(shared[0]).sections()):

@@ -10,15 +10,7 @@ from jax import Array, lax
 
 from dalembert.discrete.constraints import DiscreteConstraint, constraint_value
 from dalembert.discrete.lagrangians import DiscreteLagrangian
-from dalembert.model import (
-    System,
-    annihilator,
-    as_arrays,
-    displaced,
-    later,
-    nearest_velocity,
-    potential_gradient,
-)
+from dalembert.model import Mechanics, System, Trait, as_arrays, lower, nearest_velocity
 from dalembert.model.geometry import free_acceleration
 from dalembert.numerics import extrapolated_step, hurried, matvec, solve, solve_spd
 
@@ -68,29 +60,29 @@ def check_rules(
     constraint = constraint if constraint is not None and is_own(constraint) else None
     if lagrangian is None and constraint is None:
         return
-    system = as_arrays(system)
-    at = states_around(system, q0, v0, t0)
+    m = lower(as_arrays(system))
+    at = states_around(m, q0, v0, t0)
     if lagrangian is not None:
-        check_lagrangian_at(as_arrays(lagrangian), system, at)
-    if constraint is not None and system.constrained:
-        check_constraint_at(as_arrays(constraint), system, at)
+        check_lagrangian_at(as_arrays(lagrangian), m, at)
+    if constraint is not None and m.constrained:
+        check_constraint_at(as_arrays(constraint), m, at)
 
 
 @hurried
-def _sampled(system: System, t: Array, q: Array, v: Array, shifts: Array, kicks: Array):
+def _sampled(m: Mechanics, t: Array, q: Array, v: Array, shifts: Array, kicks: Array):
     """Configurations around q, their mass matrices, and the size of v and of the acceleration."""
 
     def length(x):
-        return jnp.sqrt(jnp.sum(x * matvec(system.at(t).metric(q), x)))
+        return jnp.sqrt(jnp.sum(x * matvec(m.at(t).metric(q), x)))
 
-    places = jax.vmap(lambda x: displaced(system, q, x))(shifts)
-    times = t + 0.31 * jnp.arange(len(shifts)) * (1.0 if system.timed else 0.0)
-    masses = jax.vmap(lambda t, q: system.at(t).metric(q))(times, places)
-    falling = length(solve_spd(system.at(t).metric(q), potential_gradient(system.at(t), q)))
+    places = jax.vmap(lambda x: m.space.displaced(q, x))(shifts)
+    times = t + 0.31 * jnp.arange(len(shifts)) * (Trait.TIMED in m.traits)
+    masses = jax.vmap(lambda t, q: m.at(t).metric(q))(times, places)
+    falling = length(solve_spd(m.at(t).metric(q), m.at(t).potential_gradient(q)))
     return times, places, masses, jnp.stack([length(v), falling, length(jnp.ones_like(v))])
 
 
-def states_around(system: System, q0: Any, v0: Any, t0: Any = 0.0) -> States:
+def states_around(m: Mechanics, q0: Any, v0: Any, t0: Any = 0.0) -> States:
     """The start and five configurations around it, near and far, each with velocities in a direction of its own.
 
     Velocities have the start's kinetic energy, or where it is at rest that of a while of falling, spread over all
@@ -102,7 +94,7 @@ def states_around(system: System, q0: Any, v0: Any, t0: Any = 0.0) -> States:
     # In units of the coordinates themselves and in ones, whatever these are.
     reach = np.array([0.0, 0.0, 0.3 * size, 0.3 * size, 1.0, 1.0])[:, None]
     shifts, kicks = reach * random.uniform(-1, 1, (6, n)), random.normal(size=(6, n))
-    times, places, masses, sizes = (np.asarray(x) for x in _sampled(system, t0, q0, v0, shifts, kicks))
+    times, places, masses, sizes = (np.asarray(x) for x in _sampled(m, t0, q0, v0, shifts, kicks))
     speed, falling, ones = sizes
     speed = speed or falling or ones
     u = np.empty((6, n))
@@ -126,17 +118,17 @@ def _on_ladder(function: Callable) -> Callable:
     """function(system, rule, t, q, u, h) at every state and step of the ladder."""
 
     @hurried
-    def call(system: System, rule: Any, at: States):
-        steps = jax.vmap(lambda t, q, u, h: function(system, rule, t, q, u, h), (None, None, None, 0))
+    def call(m: Mechanics, rule: Any, at: States):
+        steps = jax.vmap(lambda t, q, u, h: function(m, rule, t, q, u, h), (None, None, None, 0))
         return jax.vmap(steps)(*at[:4])
 
     return lambda *arguments: jax.tree.map(np.asarray, call(*arguments))
 
 
-def _step(system: System, rule: Any, q: Array, u: Array, h: Array) -> tuple[Array, Array]:
+def _step(m: Mechanics, rule: Any, q: Array, u: Array, h: Array) -> tuple[Array, Array]:
     """Where a step ends, and its velocity: in coordinates from the rounded end, so that no digit is lost."""
-    q1 = rule.moved(system, q, u, h) if isinstance(rule, DiscreteLagrangian) else displaced(system, q, h * u)
-    return q1, u if system.group is not None else (q1 - q) / h
+    q1 = rule.moved(m, q, u, h) if isinstance(rule, DiscreteLagrangian) else m.space.displaced(q, h * u)
+    return q1, u if Trait.GROUP in m.traits else (q1 - q) / h
 
 
 def _lengths(mass: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -145,9 +137,9 @@ def _lengths(mass: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 
 @_on_ladder
-def _momenta(system: System, ld: Any, t: Array, q: Array, u: Array, h: Array):
+def _momenta(m: Mechanics, ld: Any, t: Array, q: Array, u: Array, h: Array):
     """What p^-, p^+ and the force have beyond those of the system, dL/dq, and d p^-/du."""
-    here = system.at(t)
+    here = m.at(t)
     q1, w = _step(here, ld, q, u, h)
 
     def departing(w):
@@ -155,49 +147,49 @@ def _momenta(system: System, ld: Any, t: Array, q: Array, u: Array, h: Array):
 
     before, after = ld.slots(here, q, q1, w, h)
     first = -before - matvec(here.metric(q), w)
-    last = after - matvec(later(here, h).metric(q1), w)
-    if system.group is None:
-        pull = jax.grad(later(here, 0.5 * h).lagrangian)(0.5 * (q + q1), w)
+    last = after - matvec(here.later(h).metric(q1), w)
+    if Trait.COORDINATES in m.traits:
+        pull = jax.grad(here.later(0.5 * h).lagrangian)(0.5 * (q + q1), w)
     else:
         pull = (before + after) / h  # momenta at different elements: there is nothing to compare
     return first, last, (before + after) / h - pull, pull, jax.jacfwd(departing)(w)
 
 
 @_on_ladder
-def _reversed_momenta(system: System, ld: Any, t: Array, q: Array, u: Array, h: Array) -> Array:
+def _reversed_momenta(m: Mechanics, ld: Any, t: Array, q: Array, u: Array, h: Array) -> Array:
     """D1 L_d(q0, q1; h) + D2 L_d(q1, q0; -h): zero for symmetric ones."""
-    here = system.at(t)
+    here = m.at(t)
     q1, w = _step(here, ld, q, u, h)
-    return ld.slots(here, q, q1, w, h)[0] + ld.slots(later(here, h), q1, q, w, -h)[1]
+    return ld.slots(here, q, q1, w, h)[0] + ld.slots(here.later(h), q1, q, w, -h)[1]
 
 
 @_on_ladder
-def _exact_departure(system: System, ld: Any, t: Array, q: Array, u: Array, h: Array) -> Array:
+def _exact_departure(m: Mechanics, ld: Any, t: Array, q: Array, u: Array, h: Array) -> Array:
     """-D1 L_d(q(0), q(h)) - p(0) along the motion without constraints."""
     n = q.shape[0]
 
     def field(z):
-        here = system.at(z[-1])
+        here = m.at(z[-1])
         return jnp.concatenate([z[n:-1], free_acceleration(here, z[:n], z[n:-1]), jnp.ones(1, z.dtype)])
 
-    here = system.at(t)
+    here = m.at(t)
     q1 = extrapolated_step(field, jnp.concatenate([q, u, t[None]]), h)[:n]
     return -ld.slots(here, q, q1, (q1 - q) / h, h)[0] - matvec(here.metric(q), u)
 
 
 @_on_ladder
-def _violations(system: System, constraint: Any, t: Array, q: Array, u: Array, h: Array):
+def _violations(m: Mechanics, constraint: Any, t: Array, q: Array, u: Array, h: Array):
     """The discrete constraint and its derivative by the velocity, of steps with an allowed velocity and with any.
 
     Then, with the velocity moved onto the discrete constraint, its value, and the same of the step back; the
     one-forms, and the allowed velocity.
     """
-    here = system.at(t)
+    here = m.at(t)
     v = nearest_velocity(here, q, u)
     mass = here.metric(q)
 
     def value(w):
-        return constraint_value(constraint, here, q, displaced(here, q, h * w), w, h)
+        return constraint_value(constraint, here, q, here.space.displaced(q, h * w), w, h)
 
     def both(function, w):
         slope, found = jax.jacfwd(lambda w: (function(w),) * 2, has_aux=True)(w)
@@ -210,18 +202,18 @@ def _violations(system: System, constraint: Any, t: Array, q: Array, u: Array, h
 
     w = _step(here, constraint, q, v, h)[1]
     on = lax.fori_loop(0, 5, correct, w)  # Newton's method, from O(h)
-    end = displaced(here, q, h * on)
+    end = here.space.displaced(q, h * on)
 
     def returning(w):
-        return constraint_value(constraint, later(here, h), end, q, w, -h)
+        return constraint_value(constraint, here.later(h), end, q, w, -h)
 
-    return both(value, w), both(value, u), value(on), both(returning, on), annihilator(here, q), v
+    return both(value, w), both(value, u), value(on), both(returning, on), here.rows(q), v
 
 
-def check_lagrangian_at(ld: DiscreteLagrangian, system: System, at: States) -> None:
+def check_lagrangian_at(ld: DiscreteLagrangian, m: Mechanics, at: States) -> None:
     """Refuses a discrete Lagrangian that is not h L + O(h^2), singular, or not what it says of itself."""
     name = f"the discrete Lagrangian {ld.spelling}"
-    *vectors, slope = _momenta(system, ld, at)
+    *vectors, slope = _momenta(m, ld, at)
     mass = at.mass[:, None]
     first, last, force, pull = (_lengths(mass, x) for x in vectors)
     if not np.any(np.all(np.isfinite(first + last), axis=-1)):
@@ -234,22 +226,22 @@ def check_lagrangian_at(ld: DiscreteLagrangian, system: System, at: States) -> N
         fine = np.all(np.isfinite(slope[i]), axis=(-2, -1))
         if not np.any(fine):
             continue
-        lower = np.linalg.cholesky(at.mass[i])
-        unit = np.linalg.solve(lower, slope[i][fine])
-        singular = np.linalg.svd(np.linalg.solve(lower, np.swapaxes(unit, -1, -2)), compute_uv=False)
+        factor = np.linalg.cholesky(at.mass[i])
+        unit = np.linalg.solve(factor, slope[i][fine])
+        singular = np.linalg.svd(np.linalg.solve(factor, np.swapaxes(unit, -1, -2)), compute_uv=False)
         # In the kinetic metric the derivative goes to one; what rounding leaves of zero is below this.
         if np.median(singular[:, -1]) <= 1e-7 * max(1.0, float(np.median(singular[:, 0]))):
             raise ValueError(
                 f"{name} is not regular: its mixed second derivative D12 L_d, which should be about -M/h, is "
-                f"singular {_where(system, at, i)}. Give it the kinetic energy of every coordinate, as in "
+                f"singular {_where(m, at, i)}. Give it the kinetic energy of every coordinate, as in "
                 "Midpoint(): h L((q0+q1)/2, (q1-q0)/h)"
             )
         for gap, what in ((first[i], "p^- = -D1 L_d"), (last[i], "p^+ = D2 L_d")):
             off = _left_over(gap, speed, noise, at.h[i])
             if off:
                 raise ValueError(
-                    f"{name} does not stand for the Lagrangian of {system.label}: as h goes to 0 its momentum {what} "
-                    f"differs from M v by {off:.2g} of it, {_where(system, at, i)}. It must be h L + O(h^2), "
+                    f"{name} does not stand for the Lagrangian of {m.label}: as h goes to 0 its momentum {what} "
+                    f"differs from M v by {off:.2g} of it, {_where(m, at, i)}. It must be h L + O(h^2), "
                     "scaled as an action, without terms linear in v or of the form f(q1) - f(q0). Use Midpoint(), or "
                     "correct it"
                 )
@@ -261,20 +253,20 @@ def check_lagrangian_at(ld: DiscreteLagrangian, system: System, at: States) -> N
         off = _left_over(force[i], natural, noise * speed / natural / at.h[i])
         if off:
             raise ValueError(
-                f"{name} does not stand for the Lagrangian of {system.label}: as h goes to 0 its force "
-                f"(D1 L_d + D2 L_d)/h differs from dL/dq by {off:.2g} of it, {_where(system, at, i)}. Use "
+                f"{name} does not stand for the Lagrangian of {m.label}: as h goes to 0 its force "
+                f"(D1 L_d + D2 L_d)/h differs from dL/dq by {off:.2g} of it, {_where(m, at, i)}. Use "
                 "Midpoint(), or correct how it depends on the configurations"
             )
     if ld.symmetric:
         short = np.linalg.norm(first, axis=-1) + np.linalg.norm(last, axis=-1)
-        _check_symmetric(name, _lengths(mass, _reversed_momenta(system, ld, at)), short, system, at)
+        _check_symmetric(name, _lengths(mass, _reversed_momenta(m, ld, at)), short, m, at)
     # Consistent and symmetric rules are of order 2; and on groups there is no motion in coordinates to compare with.
-    if ld.order > (2 if ld.symmetric else 1) and system.group is None:
-        _check_order(name, ld, system, at)
+    if ld.order > (2 if ld.symmetric else 1) and Trait.COORDINATES in m.traits:
+        _check_order(name, ld, m, at)
 
 
-def _check_order(name: str, ld: DiscreteLagrangian, system: System, at: States) -> None:
-    gaps = np.linalg.norm(_lengths(at.mass[:, None], _exact_departure(system, ld, at)), axis=-1)
+def _check_order(name: str, ld: DiscreteLagrangian, m: Mechanics, at: States) -> None:
+    gaps = np.linalg.norm(_lengths(at.mass[:, None], _exact_departure(m, ld, at)), axis=-1)
     for i, gap in enumerate(gaps):
         speed = _speed(at, i)
         # Above rounding by enough to have a slope, and below the first tenth, where powers of h have not begun.
@@ -290,23 +282,26 @@ def _check_order(name: str, ld: DiscreteLagrangian, system: System, at: States) 
             )
 
 
-def check_constraint_at(constraint: DiscreteConstraint, system: System, at: States) -> None:
+def check_constraint_at(constraint: DiscreteConstraint, m: Mechanics, at: States) -> None:
     """Refuses a discrete constraint that does not become that of the system as steps go to zero."""
     name = f"the discrete constraint {constraint.spelling}"
-    on, off, solved, back, forms, allowed = _violations(system, constraint, at)
+    on, off, solved, back, forms, allowed = _violations(m, constraint, at)
     forms, gaps = forms[:, 0], np.full((*at.h.shape, at.u.shape[-1]), np.nan)
     short = np.full(at.h.shape, np.nan)
     at = at._replace(u=allowed[:, 0])
     for i in range(len(at.q)):
-        lower = np.linalg.cholesky(at.mass[i])
-        value, slope, beyond, back_slope = on[0][i], *(_across(lower, x[i]) for x in (on[1], off[1], back[1]))
-        if not forms.shape[-2] or _smallest(_across(lower, forms[i])) <= 1e-6:
+        factor = np.linalg.cholesky(at.mass[i])
+        value, slope, beyond, back_slope = (
+            on[0][i],
+            *(_across(factor, x[i]) for x in (on[1], off[1], back[1])),
+        )
+        if not forms.shape[-2] or _smallest(_across(factor, forms[i])) <= 1e-6:
             continue  # the one-forms themselves lose rank there, and a frame decides
         fine = np.all(np.isfinite(slope), axis=(-2, -1)) & np.all(np.isfinite(value), axis=-1)
         if not np.any(fine):
             if np.array_equal(at.q[i], at.q[0]):
                 raise ValueError(
-                    f"{name} is NaN or infinite, or its derivative is, {_where(system, at, i)} for every step size"
+                    f"{name} is NaN or infinite, or its derivative is, {_where(m, at, i)} for every step size"
                 )
             continue
         # Rows that vanish on the constraint, as of a square, are told by those beside it.
@@ -315,7 +310,7 @@ def check_constraint_at(constraint: DiscreteConstraint, system: System, at: Stat
         vanish = np.median(lengths / np.where(largest == 0, 1.0, largest), axis=0)
         if min(np.median([_smallest(x) for x in slope[fine]]), np.min(vanish)) <= 1e-7:
             raise ValueError(
-                f"{name} does not have {forms.shape[-2]} independent rows {_where(system, at, i)}: its derivative by "
+                f"{name} does not have {forms.shape[-2]} independent rows {_where(m, at, i)}: its derivative by "
                 "the velocity of the step must have the rank of the one-forms. Use PointConstraint(0.5), or "
                 "correct it"
             )
@@ -325,17 +320,17 @@ def check_constraint_at(constraint: DiscreteConstraint, system: System, at: Stat
         left = _left_over(miss, speed, noise, at.h[i])
         if left:
             raise ValueError(
-                f"{name} does not stand for the constraint of {system.label}: a small step with an allowed velocity "
-                f"misses it by {left:.2g} of the velocity, {_where(system, at, i)}. It must contain the diagonal "
+                f"{name} does not stand for the constraint of {m.label}: a small step with an allowed velocity "
+                f"misses it by {left:.2g} of the velocity, {_where(m, at, i)}. It must contain the diagonal "
                 "q1 = q0 and become A(q) v = 0 as h goes to 0. Use PointConstraint(0.5), or correct it"
             )
         found = np.linalg.norm(_missed(slope, solved[i]), axis=-1, keepdims=True)
         gaps[i] = np.where(found <= _IDENTITY * speed, _missed(back_slope, back[0][i]), np.nan)
     if constraint.symmetric:
-        _check_symmetric(name, gaps, short, system, at)
+        _check_symmetric(name, gaps, short, m, at)
 
 
-def _check_symmetric(name: str, gaps: np.ndarray, short: np.ndarray, system: System, at: States) -> None:
+def _check_symmetric(name: str, gaps: np.ndarray, short: np.ndarray, m: Mechanics, at: States) -> None:
     """Refuses a rule that says it is symmetric, where steps back are not steps forward reversed."""
     sizes = np.linalg.norm(gaps, axis=-1)
     for i, size in enumerate(sizes):
@@ -347,7 +342,7 @@ def _check_symmetric(name: str, gaps: np.ndarray, short: np.ndarray, system: Sys
             worst = np.nanmax(np.where(close & (size > bound), size, 0.0)) / speed
             raise ValueError(
                 f"{name} is said to be symmetric, but the step back from q1 to q0 with -h differs from the step from "
-                f"q0 to q1 by up to {worst:.2g} of the velocity, {_where(system, at, i)}. Say "
+                f"q0 to q1 by up to {worst:.2g} of the velocity, {_where(m, at, i)}. Say "
                 "is_symmetric=False, or correct it"
             )
         if not np.any(np.isfinite(size)) and i == 0:
@@ -390,9 +385,9 @@ def _speed(at: States, i: int) -> float:
     return float(np.sqrt(at.u[i] @ at.mass[i] @ at.u[i]))
 
 
-def _across(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _across(factor: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """One-forms, in an orthonormal basis of the kinetic metric."""
-    return np.swapaxes(np.linalg.solve(lower, np.swapaxes(rows, -1, -2)), -1, -2)
+    return np.swapaxes(np.linalg.solve(factor, np.swapaxes(rows, -1, -2)), -1, -2)
 
 
 def _missed(slopes: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -412,10 +407,10 @@ def _smallest(rows: np.ndarray) -> float:
     return float(np.linalg.svd(rows / np.where(lengths > 0, lengths, 1), compute_uv=False)[-1])
 
 
-def _where(system: System, at: States, i: int) -> str:
+def _where(m: Mechanics, at: States, i: int) -> str:
     def told(names, x):
         return ", ".join(f"{name}={value:.6g}" for name, value in zip(names, x, strict=True))
 
     if np.array_equal(at.q[i], at.q[0]):
-        return f"at the start ({told(system.coordinates, at.q[i])})"
-    return f"near the start ({told(system.coordinates, at.q[i])})"
+        return f"at the start ({told(m.coordinates, at.q[i])})"
+    return f"near the start ({told(m.coordinates, at.q[i])})"

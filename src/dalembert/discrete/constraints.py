@@ -17,7 +17,7 @@ from dalembert.discrete.lagrangians import (
     over_step,
     plain,
 )
-from dalembert.model import Moment, System, annihilator, as_arrays
+from dalembert.model import Mechanics, System, Trait, as_arrays, lower
 from dalembert.numerics import matvec
 
 
@@ -41,15 +41,15 @@ class DiscreteConstraint(eqx.Module):
         """The name on the command line."""
         return type(self).__name__.lower()
 
-    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+    def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         """(m,) zero on the constraint; u = (q1 - q0)/h."""
         raise NotImplementedError(f"{type(self).__name__} does not define value")
 
-    def over_step(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+    def over_step(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         """The value over a step; affine constraints are linear in space and time."""
-        if system.affine and not isinstance(system, Moment):
-            return in_spacetime(self.value, system, jnp.zeros(2, q0.dtype), q0, q1, u, h)
-        return over_step(self.value, system, q0, q1, u, h)
+        if Trait.AFFINE in m.traits and Trait.TIMED not in m.traits:
+            return in_spacetime(self.value, m, jnp.zeros(2, q0.dtype), q0, q1, u, h)
+        return over_step(self.value, m, q0, q1, u, h)
 
 
 class PointConstraint(DiscreteConstraint):
@@ -72,12 +72,12 @@ class PointConstraint(DiscreteConstraint):
     def spelling(self) -> str:
         return "left" if self.alpha == 0 else f"point={float(self.alpha)!r}"
 
-    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+    def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         a = self.alpha
-        if system.group is not None:
-            first, last = (matvec(annihilator(system, q), u) for q in (q0, q1))
+        if Trait.GROUP in m.traits:
+            first, last = (matvec(m.rows(q), u) for q in (q0, q1))
             return (1 - a) * first + a * last
-        return matvec(annihilator(system, (1 - a) * q0 + a * q1), u)
+        return matvec(m.rows((1 - a) * q0 + a * q1), u)
 
 
 class OwnConstraint(DiscreteConstraint):
@@ -97,15 +97,15 @@ class OwnConstraint(DiscreteConstraint):
     def spelling(self) -> str:
         return "own-constraint"
 
-    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        return self.function(system, q0, q0 + h * u, h)
+    def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        return self.function(m.system, q0, q0 + h * u, h)
 
 
 def constraint_value(
-    constraint: DiscreteConstraint, system: System, q0: Array, q1: Array, u: Array, h: Array
+    constraint: DiscreteConstraint, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array
 ) -> Array:
     """(m,) the discrete constraint over a step; affine ones are linear in space and time."""
-    return constraint.over_step(system, q0, q1, u, h)
+    return constraint.over_step(m, q0, q1, u, h)
 
 
 def check_constraint(constraint: DiscreteConstraint, system: System) -> None:
@@ -113,7 +113,7 @@ def check_constraint(constraint: DiscreteConstraint, system: System) -> None:
 
     def expected():
         q = jax.ShapeDtypeStruct((system.dimension,), jnp.asarray(0.0).dtype)
-        m = jax.eval_shape(lambda q: annihilator(as_arrays(system).at(0.0), q), q).shape[0]
+        m = jax.eval_shape(lower(as_arrays(system)).at(0.0).rows, q).shape[0]
         return f"shape ({m},), one number per one-form", (m,)
 
     check_value(f"the discrete constraint {constraint.spelling}", constraint, system, expected)

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.discrete.lagrangians import DiscreteLagrangian, is_whole, plain
-from dalembert.model import SpaceTime, System, potential_gradient
+from dalembert.model import Mechanics, SpaceTime
 from dalembert.numerics import newton, solve_spd
 
 
@@ -33,11 +33,11 @@ class Gauss(DiscreteLagrangian):
     def spelling(self) -> str:
         return f"gauss={self.stages}"
 
-    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+    def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         nodes, weights, bends, shifts = _legendre(self.stages)
         inner = self.stages - 1
 
-        clock = isinstance(system, SpaceTime)  # time goes on evenly
+        clock = isinstance(m.system, SpaceTime)  # time goes on evenly
 
         def action(z, q0, q1, u):
             z = z.reshape(inner, q0.shape[0] - clock)
@@ -48,12 +48,12 @@ class Gauss(DiscreteLagrangian):
                 v = u + sum((bends[k, i] * z[k] for k in range(inner)), jnp.zeros_like(u))
                 q = (1 - nodes[i]) * q0 + nodes[i] * q1
                 q = q + h * sum((shifts[k, i] * z[k] for k in range(inner)), jnp.zeros_like(u))
-                total = total + weights[i] * h * system.lagrangian(q, v)
+                total = total + weights[i] * h * m.lagrangian(q, v)
             return total
 
         if not inner:
             return action(jnp.zeros((0,), q0.dtype), q0, q1, u)
-        fall = h * solve_spd(system.metric(q0), potential_gradient(system, q0))
+        fall = h * solve_spd(m.metric(q0), m.potential_gradient(q0))
         resolved = jnp.finfo(q0.dtype).eps * jnp.sum(jnp.abs(q0)) / jnp.abs(h)
         natural = jnp.sum(jnp.abs(u)) + jnp.sum(jnp.abs(fall)) + resolved + jnp.finfo(q0.dtype).tiny
         z, info = newton(

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model import Moment, SpaceTime, System, Trait, as_arrays, displaced, shape_of
+from dalembert.model import Mechanics, SpaceTime, System, Trait, as_arrays, lower, shape_of
 from dalembert.numerics import Recent, current, kind_of
 
 
@@ -68,44 +68,44 @@ class DiscreteLagrangian(eqx.Module):
         """The name on the command line."""
         return type(self).__name__.lower()
 
-    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+    def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         """L_d(q0, q1)."""
         raise NotImplementedError(f"{type(self).__name__} does not define value")
 
-    def over_step(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+    def over_step(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         """The value over a step; of a rheonomic system, given as system.at(t0), with the times of both ends."""
-        return over_step(self.value, system, q0, q1, u, h)
+        return over_step(self.value, m, q0, q1, u, h)
 
-    def moved(self, system: System, q: Array, u: Array, h: Array) -> Array:
+    def moved(self, m: Mechanics, q: Array, u: Array, h: Array) -> Array:
         """Where a step from q with the velocity u ends."""
-        return displaced(system, q, h * u)
+        return m.space.displaced(q, h * u)
 
-    def velocity(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
+    def velocity(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
         """The velocity of the step from q0 to q1."""
         return (q1 - q0) / h
 
-    def slots(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> tuple[Array, Array]:
+    def slots(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> tuple[Array, Array]:
         """D1 L_d and D2 L_d, where u = (q1 - q0)/h is known better than by the difference."""
 
         def value(q0, q1, u):
-            return self.over_step(system, q0, q1, u, h)
+            return self.over_step(m, q0, q1, u, h)
 
         first, second, velocity = jax.grad(value, argnums=(0, 1, 2))(q0, q1, u)
         return first - velocity / h, second + velocity / h
 
-    def departing(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+    def departing(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         """p^- = -D1 L_d alone."""
-        return -self.slots(system, q0, q1, u, h)[0]
+        return -self.slots(m, q0, q1, u, h)[0]
 
     def spacetime_slots(
-        self, system: System, t: Array, q0: Array, q1: Array, u: Array, h: Array
+        self, m: Mechanics, t: Array, q0: Array, q1: Array, u: Array, h: Array
     ) -> tuple[Array, Array]:
         """(D1, D2) and (D3, D4) of L_d(t0, q0, t1, q1), each (1 + n), the derivatives by time first."""
 
         def value(t, q0, q1, u, h):
-            if system.timed:
-                return in_spacetime(self.value, system, t, q0, q1, u, h)
-            return self.value(system, q0, q1, u, h)
+            if Trait.TIMED in m.traits:
+                return in_spacetime(self.value, m, t, q0, q1, u, h)
+            return self.value(m, q0, q1, u, h)
 
         times = jnp.stack([t, t + h])
         at, first, second, velocity, length = jax.grad(value, argnums=(0, 1, 2, 3, 4))(times, q0, q1, u, h)
@@ -113,9 +113,9 @@ class DiscreteLagrangian(eqx.Module):
         before = jnp.concatenate([(at[0] - length)[None], first - velocity / h])
         return before, jnp.concatenate([(at[1] + length)[None], second + velocity / h])
 
-    def __call__(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
+    def __call__(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
         """L_d(q0, q1) from the configurations alone; of a rheonomic system give system.at(t0)."""
-        return self.over_step(system, q0, q1, self.velocity(system, q0, q1, h), h)
+        return self.over_step(m, q0, q1, self.velocity(m, q0, q1, h), h)
 
 
 class AlphaRule(DiscreteLagrangian):
@@ -131,24 +131,24 @@ class AlphaRule(DiscreteLagrangian):
     def spelling(self) -> str:
         return f"alpha={float(self.alpha)!r}"
 
-    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+    def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         a = self.alpha
-        one = system.lagrangian((1 - a) * q0 + a * q1, u)
-        return 0.5 * h * (one + system.lagrangian(a * q0 + (1 - a) * q1, u))
+        one = m.lagrangian((1 - a) * q0 + a * q1, u)
+        return 0.5 * h * (one + m.lagrangian(a * q0 + (1 - a) * q1, u))
 
 
 class Midpoint(DiscreteLagrangian):
     """The midpoint rule, h L((q0+q1)/2, (q1-q0)/h)."""
 
-    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        return h * system.lagrangian(0.5 * (q0 + q1), u)
+    def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        return h * m.lagrangian(0.5 * (q0 + q1), u)
 
 
 class Trapezoidal(DiscreteLagrangian):
     """The trapezoidal (Verlet) rule, the mean of h L at both ends; explicit where the mass matrix is constant."""
 
-    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        return 0.5 * h * (system.lagrangian(q0, u) + system.lagrangian(q1, u))
+    def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        return 0.5 * h * (m.lagrangian(q0, u) + m.lagrangian(q1, u))
 
 
 def check_own(name: str, function: Any, is_symmetric: Any) -> None:
@@ -189,8 +189,8 @@ class OwnLagrangian(DiscreteLagrangian):
     def spelling(self) -> str:
         return "own"
 
-    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        return self.function(system, q0, q0 + h * u, h)
+    def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        return self.function(m.system, q0, q0 + h * u, h)
 
 
 def check_lagrangian(ld: DiscreteLagrangian, system: System) -> None:
@@ -214,7 +214,7 @@ def check_value(label: str, rule: Any, system: System, expected: Callable[[], tu
     number = jnp.asarray(0.0).dtype
     sizes = ((), (system.dimension,), (system.velocity_dimension,))
     h, q, u = (jax.ShapeDtypeStruct(shape, number) for shape in sizes)
-    here = system.at(jnp.zeros(()))
+    here = lower(system).at(jnp.zeros(()))
     shape = shape_of(label, lambda *given: rule.over_step(here, *given), q, q, u, h, wanted=wanted)
     if shape != right:
         raise ValueError(f"{label} must return {wanted}, got shape {shape}")
@@ -238,58 +238,56 @@ def as_lagrangian(given: Any, name: str, groups: bool = False) -> DiscreteLagran
     )
 
 
-def over_step(value: Callable, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+def over_step(value: Callable, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
     """A function of (system, q0, q1, u, h); of a system that depends on time with the times of both ends.
 
     Such a system is given as it is at the beginning, `system.at(t0)`.
     """
-    if not isinstance(system, Moment):
-        return value(system, q0, q1, u, h)
-    return in_spacetime(value, system.system, jnp.stack([system.t, system.t + h]), q0, q1, u, h)
+    if Trait.TIMED not in m.traits:
+        return value(m, q0, q1, u, h)
+    return in_spacetime(value, m, jnp.stack([m.t, m.t + h]), q0, q1, u, h)
 
 
-def in_spacetime(
-    value: Callable, system: System, t: Array, q0: Array, q1: Array, u: Array, h: Array
-) -> Array:
+def in_spacetime(value: Callable, m: Mechanics, t: Array, q0: Array, q1: Array, u: Array, h: Array) -> Array:
     """The function with the two times `t` as first coordinates."""
     ends = (jnp.concatenate([t[i : i + 1], q]) for i, q in enumerate((q0, q1)))
-    return value(SpaceTime(system), *ends, jnp.concatenate([jnp.ones(1, u.dtype), u]), h)
+    return value(lower(SpaceTime(m.system)), *ends, jnp.concatenate([jnp.ones(1, u.dtype), u]), h)
 
 
 def slots(
-    ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, u: Array, h: Array
+    ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array
 ) -> tuple[Array, Array]:
     """D1 L_d and D2 L_d, where u = (q1 - q0)/h is known better than by the difference."""
-    return ld.slots(system, q0, q1, u, h)
+    return ld.slots(m, q0, q1, u, h)
 
 
-def d1(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:
+def d1(ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
     """D1 L_d(q0, q1)."""
-    return slots(ld, system, q0, q1, ld.velocity(system, q0, q1, h), h)[0]
+    return slots(ld, m, q0, q1, ld.velocity(m, q0, q1, h), h)[0]
 
 
-def d2(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:
+def d2(ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
     """D2 L_d(q0, q1)."""
-    return slots(ld, system, q0, q1, ld.velocity(system, q0, q1, h), h)[1]
+    return slots(ld, m, q0, q1, ld.velocity(m, q0, q1, h), h)[1]
 
 
-def d12(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:
+def d12(ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
     """D12 L_d(q0, q1), (n, n): the derivative of D1 L_d with respect to q1."""
-    return jax.jacfwd(lambda x: d1(ld, system, q0, x, h))(q1)
+    return jax.jacfwd(lambda x: d1(ld, m, q0, x, h))(q1)
 
 
-def legendre_minus(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:
+def legendre_minus(ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
     """p^-, the momentum at q0 with which the step departs: -D1 L_d(q0, q1)."""
-    return -d1(ld, system, q0, q1, h)
+    return -d1(ld, m, q0, q1, h)
 
 
-def legendre_plus(ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, h: Array) -> Array:
+def legendre_plus(ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
     """p^+, the momentum at q1 with which the step arrives: D2 L_d(q0, q1)."""
-    return d2(ld, system, q0, q1, h)
+    return d2(ld, m, q0, q1, h)
 
 
 def average_momentum(
-    ld: DiscreteLagrangian, system: System, q0: Array, q1: Array, q2: Array, h: Array
+    ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, q2: Array, h: Array
 ) -> Array:
     """(p^+ + p^-)/2 at q1, which satisfies the constraint where a GNI made the three."""
-    return 0.5 * (legendre_plus(ld, system, q0, q1, h) + legendre_minus(ld, system, q1, q2, h))
+    return 0.5 * (legendre_plus(ld, m, q0, q1, h) + legendre_minus(ld, m, q1, q2, h))

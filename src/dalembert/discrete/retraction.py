@@ -7,24 +7,24 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete.lagrangians import DiscreteLagrangian, is_one_of
-from dalembert.model import Group, System, Trait, potential_gradient
+from dalembert.model import Group, Mechanics, Trait
 from dalembert.model.groups import coadjoint
 from dalembert.numerics import matvec, newton
 
 MAPS = ("exp", "cayley", "mid")
 
 
-def _group(system: System) -> Group:
-    if system.group is None:
+def _group(m: Mechanics) -> Group:
+    if Trait.GROUP not in m.traits:
         raise ValueError(
-            f"Retraction is a discrete Lagrangian on Lie groups; {system.label} is given in coordinates"
+            f"Retraction is a discrete Lagrangian on Lie groups; {m.label} is given in coordinates"
         )
-    return system.group
+    return m.space
 
 
-def pull(system: System, q: Array) -> Array:
+def pull(m: Mechanics, q: Array) -> Array:
     """grad V(q); zero where no potential is given."""
-    return potential_gradient(system, q) if system.gives("potential") else jnp.zeros(())
+    return m.potential_gradient(q) if "potential" in m.given else jnp.zeros(())
 
 
 class Retraction(DiscreteLagrangian):
@@ -45,17 +45,17 @@ class Retraction(DiscreteLagrangian):
     def spelling(self) -> str:
         return self.name
 
-    def value(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        kinetic = 0.5 * h * jnp.sum(u * matvec(system.metric(q0), u))
-        return kinetic - 0.5 * h * (system.potential(q0) + system.potential(q1))
+    def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        kinetic = 0.5 * h * jnp.sum(u * matvec(m.metric(q0), u))
+        return kinetic - 0.5 * h * (m.potential(q0) + m.potential(q1))
 
-    def moved(self, system: System, q: Array, u: Array, h: Array) -> Array:
-        group = _group(system)
+    def moved(self, m: Mechanics, q: Array, u: Array, h: Array) -> Array:
+        group = _group(m)
         return group.restore(group.multiply(q, group.retraction(self.name)[0](h * u)))
 
-    def velocity(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
+    def velocity(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
         """By Newton's method for what is left of g0^-1 g1."""
-        group = _group(system)
+        group = _group(m)
         tau, _ = group.retraction(self.name)
         target = group.multiply(group.inverse(q0), q1)
         guess = group.local(target)
@@ -66,9 +66,9 @@ class Retraction(DiscreteLagrangian):
         )
         return x / h
 
-    def slots(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> tuple[Array, Array]:
-        group = _group(system)
+    def slots(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> tuple[Array, Array]:
+        group = _group(m)
         tau, dtau_inverse = group.retraction(self.name)
-        p = matvec(dtau_inverse(h * u).T, matvec(system.metric(q0), u))
-        pulls = [pull(system, q) for q in (q0, q1)]
+        p = matvec(dtau_inverse(h * u).T, matvec(m.metric(q0), u))
+        pulls = [pull(m, q) for q in (q0, q1)]
         return -p - 0.5 * h * pulls[0], coadjoint(group, tau(h * u), p) - 0.5 * h * pulls[1]

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.model import Survey, System, Trait, traits_of
+from dalembert.model import Mechanics, System, Trait, lower
 from dalembert.numerics import newton
 
 
@@ -74,26 +74,26 @@ class Method(eqx.Module):
     """How long before a row its multipliers count, as a part of the step that ends there: 0 at the row itself, 1/2 in
     the middle of the step, 1 at its beginning. Those of the start are always the start's own."""
 
-    def init(self, system: System, state: State, h: Array) -> Any:
+    def init(self, m: Mechanics, state: State, h: Array) -> Any:
         """The memory at the start."""
         return ()
 
-    def step(self, system: System, state: State, memory: Any, h: Array) -> tuple[State, Any, Report]:
+    def step(self, m: Mechanics, state: State, memory: Any, h: Array) -> tuple[State, Any, Report]:
         """One step of size h."""
         raise NotImplementedError(f"{type(self).__name__} does not define step")
 
-    def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
+    def flight(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         """Of a variational method: where the step from q with own velocity u ends, and M^-1 p^+ there."""
         raise NotImplementedError(f"{type(self).__name__} is not made from a discrete Lagrangian")
 
-    def output(self, system: System, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
+    def output(self, m: Mechanics, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
         """The method's own velocity, and its multipliers; None stands for those of the exact motion there.
 
         Their sign and scale are those of d/dt dL/dv - dL/dq = A(q)^T lam; `multiplier_shift` says when they count.
         """
         return state.v, None
 
-    def told(self, system: System, state: State, memory: Any) -> dict[str, Array]:
+    def told(self, m: Mechanics, state: State, memory: Any) -> dict[str, Array]:
         """Numbers about the step that ended here, by name, kept in every row as `sol.told`."""
         return {}
 
@@ -101,12 +101,12 @@ class Method(eqx.Module):
         """What to say of a run that failed in a way of the method's own, and what to try."""
         return None
 
-    def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, Any]:
+    def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, Any]:
         """State and memory in the middle of a run, at q with the method's own velocity u."""
         state = State(q, u)
-        return state, self.init(system, state, h)
+        return state, self.init(m, state, h)
 
-    def reverse(self, system: System, q: Array, u: Array) -> Array:
+    def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
         """The own velocity with which the run goes back: reversing twice gives u again."""
         return -u
 
@@ -137,23 +137,23 @@ class Method(eqx.Module):
         """Whether a step is a flight of a discrete Lagrangian, given by `flight`."""
         return type(self).flight is not Method.flight
 
-    def takes(self, system: System, survey: Survey | None = None) -> bool:
-        """Whether the method is defined for the system, as far as its description and a survey of it tell."""
-        return traits_of(system, survey) <= self.supports
+    def takes(self, system: System | Mechanics) -> bool:
+        """Whether the method is defined for the system, as far as its traits are known."""
+        return lower(system).traits <= self.supports
 
-    def check(self, system: System, survey: Survey | None = None) -> None:
+    def check(self, system: System | Mechanics) -> None:
         """Refuses a system with a trait that the method does not support, naming methods that do.
 
-        Without a survey, as inside other JAX code, it knows the traits that the description tells.
+        The description tells most traits; a survey of values around a start tells the others (`observed`).
         """
         from dalembert.methods.remedies import remedies  # made of methods, which need this file
 
-        traits = traits_of(system, survey)
-        refused = next((trait for trait in Trait if trait in traits - self.supports), None)
+        m = lower(system)
+        refused = next((trait for trait in Trait if trait in m.traits - self.supports), None)
         if refused is None:
             return
-        reason, otherwise = refused.refusal(system)
-        fitting = {words: x for words, x in remedies().items() if x.takes(system, survey)}
+        reason, otherwise = refused.refusal(m)
+        fitting = {words: x for words, x in remedies().items() if x.takes(m)}
         # The nearest relatives first.
         *others, last = sorted(
             fitting, key=lambda words: -len({*type(self).__mro__} & {*type(fitting[words]).__mro__})

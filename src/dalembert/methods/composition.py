@@ -9,7 +9,7 @@ from jax import Array, lax
 
 from dalembert.discrete.lagrangians import is_whole, plain
 from dalembert.methods.base import Claims, Method, Report, State
-from dalembert.model import Survey, System, Trait
+from dalembert.model import Mechanics, System, Trait
 
 _SUZUKI = 1 / (4 - 4 ** (1 / 3))
 
@@ -95,17 +95,17 @@ class Composition(Method):
         if reason is not None and not self.force:
             raise ValueError(f"{type(self.method).__name__} must not be composed: {reason}")
 
-    def init(self, system: System, state: State, h: Array) -> Any:
-        return self.method.init(system, state, h)
+    def init(self, m: Mechanics, state: State, h: Array) -> Any:
+        return self.method.init(m, state, h)
 
-    def step(self, system: System, state: State, memory: Any, h: Array):
+    def step(self, m: Mechanics, state: State, memory: Any, h: Array):
         began = state.t
 
         def stage(carry, part):
             (q, v), memory, before = carry
             fraction, since = part
             here = State(q, v, None if began is None else began + since * h)
-            new, memory, report = self.method.step(system, here, memory, fraction * h)
+            new, memory, report = self.method.step(m, here, memory, fraction * h)
             return ((new.q, new.v), memory, _worse(before, report)), None
 
         parts = fractions(self.order)
@@ -114,15 +114,15 @@ class Composition(Method):
         ((q, v), memory, report), _ = lax.scan(stage, carry, tuple(stages))
         return state.moved(q, v, h), memory, report
 
-    def output(self, system: System, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
+    def output(self, m: Mechanics, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
         # The method's multipliers are those of the last of unequal stages, and of its order: the state's are better.
-        return self.method.output(system, state, memory, h)[0], None
+        return self.method.output(m, state, memory, h)[0], None
 
-    def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, Any]:
-        return self.method.resume(system, q, u, h)
+    def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, Any]:
+        return self.method.resume(m, q, u, h)
 
-    def reverse(self, system: System, q: Array, u: Array) -> Array:
-        return self.method.reverse(system, q, u)
+    def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
+        return self.method.reverse(m, q, u)
 
     def claims(self, system: System) -> Claims:
         return self.method.claims(system)._replace(order=self.order)
@@ -135,8 +135,8 @@ class Composition(Method):
         """Those of the method."""
         return self.method.supports
 
-    def check(self, system: System, survey: Survey | None = None) -> None:
-        self.method.check(system, survey)
+    def check(self, system: System | Mechanics) -> None:
+        self.method.check(system)
 
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
         self.method.check_start(system, q0, v0, t0)

@@ -9,7 +9,7 @@ from jax import Array
 from dalembert.discrete import GRADIENTS
 from dalembert.discrete.lagrangians import is_one_of
 from dalembert.methods.base import Claims, Method, State, solve_velocity
-from dalembert.model import System, acceleration, multipliers, potential_gradient, project
+from dalembert.model import Mechanics, System, acceleration, multipliers, project
 from dalembert.numerics import solve_spd
 
 
@@ -50,35 +50,35 @@ class DiscreteGradient(Method):
     def __check_init__(self):
         check_gradient("DiscreteGradient", self.gradient)
 
-    def init(self, system: System, state: State, h: Array) -> TangentMemory:
-        return TangentMemory(state.v, acceleration(system, state.q, state.v)[0], jnp.zeros_like(state.q))
+    def init(self, m: Mechanics, state: State, h: Array) -> TangentMemory:
+        return TangentMemory(state.v, acceleration(m, state.q, state.v)[0], jnp.zeros_like(state.q))
 
-    def step(self, system: System, state: State, memory: TangentMemory, h: Array):
+    def step(self, m: Mechanics, state: State, memory: TangentMemory, h: Array):
         q0, u0 = state.q, memory.u
 
         def equations(ub):
-            pull = self._pull(system, q0, q0 + h * ub)
-            return ub - project(system, q0 + 0.5 * h * ub, u0 - 0.5 * h * pull)
+            pull = self._pull(m, q0, q0 + h * ub)
+            return ub - project(m, q0 + 0.5 * h * ub, u0 - 0.5 * h * pull)
 
-        mass = system.metric(q0)
-        kick = 0.5 * h * solve_spd(mass, potential_gradient(system, q0))
+        mass = m.metric(q0)
+        kick = 0.5 * h * solve_spd(mass, m.potential_gradient(q0))
         ub, report = solve_velocity(equations, u0 - kick, State(q0, u0), h, kick, mass)
         q1, u1 = q0 + h * ub, 2 * ub - u0
-        return state.moved(q1, project(system, q1, u1), h), TangentMemory(u1, (u1 - u0) / h, h * ub), report
+        return state.moved(q1, project(m, q1, u1), h), TangentMemory(u1, (u1 - u0) / h, h * ub), report
 
-    def output(self, system: System, state: State, memory: TangentMemory, h: Array) -> tuple[Array, Array]:
+    def output(self, m: Mechanics, state: State, memory: TangentMemory, h: Array) -> tuple[Array, Array]:
         q0, q1 = state.q - memory.moved, state.q
-        caused = memory.rate + self._pull(system, q0, q1)
-        return memory.u, multipliers(system, q1 - 0.5 * memory.moved, caused)
+        caused = memory.rate + self._pull(m, q0, q1)
+        return memory.u, multipliers(m, q1 - 0.5 * memory.moved, caused)
 
-    def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, TangentMemory]:
-        state = State(q, project(system, q, u))
-        return state, self.init(system, state, h)._replace(u=u)
+    def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, TangentMemory]:
+        state = State(q, project(m, q, u))
+        return state, self.init(m, state, h)._replace(u=u)
 
-    def _pull(self, system: System, q0: Array, q1: Array) -> Array:
+    def _pull(self, m: Mechanics, q0: Array, q1: Array) -> Array:
         """M^-1 DV(q0, q1)."""
-        mass = system.metric(q0)
-        return solve_spd(mass, GRADIENTS[self.gradient](system.potential, q0, q1, mass))
+        mass = m.metric(q0)
+        return solve_spd(mass, GRADIENTS[self.gradient](m.potential, q0, q1, mass))
 
     def claims(self, system: System) -> Claims:
         return Claims(

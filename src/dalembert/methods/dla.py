@@ -9,11 +9,11 @@ from jax import Array
 
 from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.model import (
+    Mechanics,
     System,
     acceleration,
     multipliers,
     oblique_projection,
-    potential_gradient,
     reaction,
 )
 from dalembert.numerics import is_traced, is_written_constant, matvec, solve_spd
@@ -34,18 +34,16 @@ class ImpulseMemory(NamedTuple):
     h: Array
 
 
-def _solve_multipliers(
-    system: System, mass: Array, qm: Array, free: Array, reach: Any, state: State, h: Array
-):
+def _solve_multipliers(m: Mechanics, mass: Array, qm: Array, free: Array, reach: Any, state: State, h: Array):
     """v1 = free + Z x with A(qm + reach v1) v1 = 0, Z = M^-1 A(qm)^T: as many unknowns x as one-forms.
 
     Returns v1, x = h lam, the velocity Z x that the constraint adds, and the report.
     """
-    z = solve_spd(mass, system.constraints(qm).T)
+    z = solve_spd(mass, m.rows(qm).T)
 
     def violation(x):
         v1 = free + matvec(z, x)
-        return matvec(system.constraints(qm + reach * v1), v1)
+        return matvec(m.rows(qm + reach * v1), v1)
 
     guess = jnp.zeros(z.shape[1], z.dtype)
     x, report = solve_velocity(violation, guess, state, h, free - state.v, mass, columns=z)
@@ -53,8 +51,8 @@ def _solve_multipliers(
     return free + change, x, change, report
 
 
-def _has_one_forms(system: System) -> bool:
-    return system.gives("constraints") and not system.gives("frame")
+def _has_one_forms(m: Mechanics) -> bool:
+    return m.constrained and not m.framed
 
 
 class DLA(Method):
@@ -78,29 +76,29 @@ class DLA(Method):
         if alpha is None or alpha.dtype.kind not in "fiu" or not np.all((alpha >= 0) & (alpha <= 1)):
             raise ValueError(f"DLA needs alpha between 0 and 1, got {self.alpha!r}")
 
-    def init(self, system: System, state: State, h: Array) -> ReactionMemory:
-        lam = acceleration(system, state.q, state.v)[1]
-        return ReactionMemory(state.q, h * reaction(system, state.q, lam), h)
+    def init(self, m: Mechanics, state: State, h: Array) -> ReactionMemory:
+        lam = acceleration(m, state.q, state.v)[1]
+        return ReactionMemory(state.q, h * reaction(m, state.q, lam), h)
 
-    def output(self, system: System, state: State, memory: ReactionMemory, h: Array) -> tuple[Array, Array]:
-        return state.v, multipliers(system, memory.where, memory.change / memory.h)
+    def output(self, m: Mechanics, state: State, memory: ReactionMemory, h: Array) -> tuple[Array, Array]:
+        return state.v, multipliers(m, memory.where, memory.change / memory.h)
 
-    def step(self, system: System, state: State, memory: Any, h: Array):
+    def step(self, m: Mechanics, state: State, memory: Any, h: Array):
         q0, v0, a = state.q, state.v, self.alpha
-        mass = system.metric(q0)
+        mass = m.metric(q0)
         qm = q0 + (1 - a) * h * v0
-        if _has_one_forms(system) and is_written_constant(system.potential, q0):
-            v1, _, change, report = _solve_multipliers(system, mass, qm, v0, a * h, state, h)
+        if _has_one_forms(m) and is_written_constant(m.potential, q0):
+            v1, _, change, report = _solve_multipliers(m, mass, qm, v0, a * h, state, h)
             return state.moved(qm + a * h * v1, v1, h), ReactionMemory(qm, change, h), report
-        pull = solve_spd(mass, potential_gradient(system, q0))
+        pull = solve_spd(mass, m.potential_gradient(q0))
         kick = v0 - a * h * pull
 
         def unconstrained(q1):
-            return kick - (1 - a) * h * solve_spd(mass, potential_gradient(system, q1))
+            return kick - (1 - a) * h * solve_spd(mass, m.potential_gradient(q1))
 
         def equations(v1):
             q1 = qm + a * h * v1
-            return v1 - oblique_projection(system, q1, qm, unconstrained(q1))
+            return v1 - oblique_projection(m, q1, qm, unconstrained(q1))
 
         v1, report = solve_velocity(equations, v0 - h * pull, state, h, kick - v0, mass)
         q1 = qm + a * h * v1
@@ -135,26 +133,26 @@ class DLA01(Method):
 
     multiplier_shift = 0.5
 
-    def init(self, system: System, state: State, h: Array) -> ImpulseMemory:
-        return ImpulseMemory(h * acceleration(system, state.q, state.v)[1], h)
+    def init(self, m: Mechanics, state: State, h: Array) -> ImpulseMemory:
+        return ImpulseMemory(h * acceleration(m, state.q, state.v)[1], h)
 
-    def output(self, system: System, state: State, memory: ImpulseMemory, h: Array) -> tuple[Array, Array]:
+    def output(self, m: Mechanics, state: State, memory: ImpulseMemory, h: Array) -> tuple[Array, Array]:
         return state.v, memory.impulse / memory.h
 
-    def step(self, system: System, state: State, memory: Any, h: Array):
+    def step(self, m: Mechanics, state: State, memory: Any, h: Array):
         q0, v0 = state.q, state.v
         qm = q0 + 0.5 * h * v0
-        mass = system.metric(qm)
-        free = v0 - h * solve_spd(mass, potential_gradient(system, qm))
-        if _has_one_forms(system):
-            v1, impulse, _, report = _solve_multipliers(system, mass, qm, free, 0.5 * h, state, h)
+        mass = m.metric(qm)
+        free = v0 - h * solve_spd(mass, m.potential_gradient(qm))
+        if _has_one_forms(m):
+            v1, impulse, _, report = _solve_multipliers(m, mass, qm, free, 0.5 * h, state, h)
             return state.moved(qm + 0.5 * h * v1, v1, h), ImpulseMemory(impulse, h), report
 
         def equations(v1):
-            return v1 - oblique_projection(system, qm + 0.5 * h * v1, qm, free)
+            return v1 - oblique_projection(m, qm + 0.5 * h * v1, qm, free)
 
         v1, report = solve_velocity(equations, free, state, h, free - v0, mass)
-        impulse = multipliers(system, qm, v1 - free)
+        impulse = multipliers(m, qm, v1 - free)
         return state.moved(qm + 0.5 * h * v1, v1, h), ImpulseMemory(impulse, h), report
 
     def claims(self, system: System) -> Claims:

@@ -25,13 +25,12 @@ from dalembert.methods.status import Status
 from dalembert.methods.step_size import search
 from dalembert.methods.well_posedness import well_posedness
 from dalembert.model import (
-    Survey,
+    Mechanics,
     System,
     Trait,
     acceleration,
-    annihilator,
+    lower,
     nearest_velocity,
-    offsets_at,
 )
 from dalembert.numerics import matvec, newton, solve, solve_spd
 
@@ -121,32 +120,32 @@ class EDLA(Method):
                     f"{own}(..., is_symmetric=True)"
                 )
 
-    def beginning(self, system: System, state: Any, p: Array, energy: Array) -> Start:
+    def beginning(self, m: Mechanics, state: Any, p: Array, energy: Array) -> Start:
         """What the equations need of a state with the momentum p."""
-        here, q = system.at(state.t), state.q
-        mass, forms = here.metric(q), annihilator(here, q)
+        here, q = m.at(state.t), state.q
+        mass, forms = here.metric(q), here.rows(q)
         size = jnp.max(jnp.abs(solve_spd(mass, forms.T)), initial=0.0)
         size = jnp.maximum(size, jnp.finfo(q.dtype).tiny)
-        return Start(state.t, q, p, state.v, mass, forms, offsets_at(here, q), energy, size)
+        return Start(state.t, q, p, state.v, mass, forms, here.offsets(q), energy, size)
 
-    def residuals(self, system: System, s: Start, h: Array, u: Array, kick: Array) -> tuple[Array, Array]:
+    def residuals(self, m: Mechanics, s: Start, h: Array, u: Array, kick: Array) -> tuple[Array, Array]:
         """How far the energy, and momentum and constraint, are from what the step from s must have.
 
         kick = -lam' is the impulse of the constraint: p^- = p^+ + A^T kick.
         """
         ld = self.discrete_lagrangian
-        q1 = ld.moved(system, s.q, u, h)
-        before, _ = ld.spacetime_slots(system, s.t, s.q, q1, u, h)
+        q1 = ld.moved(m, s.q, u, h)
+        before, _ = ld.spacetime_slots(m, s.t, s.q, q1, u, h)
         energy = before[0] - s.energy - jnp.sum(kick * s.offsets)
         momentum = solve_spd(s.mass, -before[1:] - s.p - matvec(s.forms.T, kick))
-        held = spacetime_constraint(self.discrete_constraint, system, s.t, s.q, q1, u, h)
+        held = spacetime_constraint(self.discrete_constraint, m, s.t, s.q, q1, u, h)
         return energy, jnp.concatenate([momentum, held])
 
-    def eliminated(self, system: System, s: Start, h: Array, guess: Array) -> tuple[Array, Array, Report]:
+    def eliminated(self, m: Mechanics, s: Start, h: Array, guess: Array) -> tuple[Array, Array, Report]:
         """The energy residual of the step of size h, with u and kick eliminated, and these."""
         n, size = s.v.shape[0], s.size
         x, report = solve_velocity(
-            lambda x: self.residuals(system, s, h, x[:n], x[n:] / size)[1],
+            lambda x: self.residuals(m, s, h, x[:n], x[n:] / size)[1],
             guess,
             State(s.q, s.v),
             h,
@@ -154,43 +153,43 @@ class EDLA(Method):
             s.mass,
             columns=solve_spd(s.mass, s.forms.T) / size,
         )
-        return self.residuals(system, s, h, x[:n], x[n:] / size)[0], x, report
+        return self.residuals(m, s, h, x[:n], x[n:] / size)[0], x, report
 
-    def init(self, system: System, state: Any, h: Array) -> EDLAMemory:
-        here, q, v = system.at(state.t), state.q, state.v
+    def init(self, m: Mechanics, state: Any, h: Array) -> EDLAMemory:
+        here, q, v = m.at(state.t), state.q, state.v
         # Half a kick less than on the constraint, as if a step had arrived; the part along A^T does not enter.
         p = matvec(here.metric(q), 2 * v - half_kick(here, q, v, h))
-        s = self.beginning(system, state, p, jnp.zeros_like(h))
+        s = self.beginning(m, state, p, jnp.zeros_like(h))
         guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
         # The energy that makes h the size of the first step.
-        energy, _, _ = self.eliminated(system, s, h, guess)
+        energy, _, _ = self.eliminated(m, s, h, guess)
         zero = jnp.zeros((), q.dtype)
         return EDLAMemory(p, energy, energy, h, h, zero, acceleration(here, q, v)[1], zero, zero)
 
-    def step(self, system: System, state: Any, memory: EDLAMemory, h: Array):
-        s = self.beginning(system, state, memory.plus, memory.energy)
+    def step(self, m: Mechanics, state: Any, memory: EDLAMemory, h: Array):
+        s = self.beginning(m, state, memory.plus, memory.energy)
         n, size, last = state.v.shape[0], s.size, memory.last
         scale = jnp.maximum(jnp.abs(s.energy), 0.5 * jnp.abs(jnp.sum(s.p * s.v)))
         guess = jnp.concatenate([s.v, jnp.zeros(s.forms.shape[0], s.q.dtype)])
         # The search sees numbers only; derivatives come from the equations at the root.
-        there, at = jax.tree.map(lax.stop_gradient, (system, s))
+        there, at = jax.tree.map(lax.stop_gradient, (m, s))
         sizes = jax.tree.map(lax.stop_gradient, (guess, scale, last, memory.before))
         found = search(lambda h, x: self.eliminated(there, at, h, x), *sizes, continuation=self.continuation)
         continued = found.continued
-        h1, x, report = self._polished(system, s, found, scale, last)
+        h1, x, report = self._polished(m, s, found, scale, last)
         u, kick = x[:n], x[n:] / size
-        q1 = self.discrete_lagrangian.moved(system, s.q, u, h1)
-        schur = self._schur(system, s, h1, u, kick)
+        q1 = self.discrete_lagrangian.moved(m, s.q, u, h1)
+        schur = self._schur(m, s, h1, u, kick)
         # The step size is known to eps E/(h S), relative.
         lost = 1e3 * jnp.finfo(q1.dtype).eps * scale > jnp.abs(h1 * schur)
         lost = lost & (found.status == Status.OK.code) & ~continued
         trouble = jnp.where(lost, jnp.int32(Status.STEP_LOST.code), found.status)
         report = report._replace(converged=report.converged & ~lost, trouble=trouble)
-        _, arriving = self.discrete_lagrangian.spacetime_slots(system, s.t, s.q, q1, u, h1)
+        _, arriving = self.discrete_lagrangian.spacetime_slots(m, s.t, s.q, q1, u, h1)
         new = state.moved(q1, state.v, h1)
-        there = system.at(new.t)
+        there = m.at(new.t)
         v1 = nearest_velocity(there, q1, solve_spd(there.metric(q1), arriving[1:]))
-        kept = self.pin and not system.timed and not system.affine
+        kept = self.pin and m.natural
         energy = jnp.where(continued, -arriving[0], s.energy) if kept else -arriving[0]
         lam = jnp.where(memory.begun > 0, 2 * kick / (h1 + last), memory.lam)
         memory = EDLAMemory(
@@ -199,7 +198,7 @@ class EDLA(Method):
         )  # fmt: skip
         return new._replace(v=v1), memory, report
 
-    def _polished(self, system: System, s: Start, found: Any, scale: Array, last: Array):
+    def _polished(self, m: Mechanics, s: Start, found: Any, scale: Array, last: Array):
         """The root once more by Newton's method for all unknowns together, which has derivatives too."""
         n, size = s.v.shape[0], s.size
         # In one measure: steps in units of velocity, energies too.
@@ -208,7 +207,7 @@ class EDLA(Method):
         tick, rate = lax.stop_gradient(last / speed), lax.stop_gradient(speed / (scale + tiny))
 
         def equations(y):
-            energy, rest = self.residuals(system, s, y[0] * tick, y[1 : n + 1], y[n + 1 :] / size)
+            energy, rest = self.residuals(m, s, y[0] * tick, y[1 : n + 1], y[n + 1 :] / size)
             return jnp.concatenate([(energy * rate)[None], rest])
 
         guess = jnp.concatenate([(found.h / tick)[None], found.x])
@@ -223,25 +222,25 @@ class EDLA(Method):
         report = Report(residual, found.tries + info.iterations, found.status == Status.OK.code)
         return y[0] * tick, y[1:], report
 
-    def _schur(self, system: System, s: Start, h: Array, u: Array, kick: Array) -> Array:
+    def _schur(self, m: Mechanics, s: Start, h: Array, u: Array, kick: Array) -> Array:
         """S = J_hh - J_hy J_yy^-1 J_yh: the derivative of the energy residual with u and kick eliminated."""
         n = u.shape[0]
 
         def equations(x):
-            energy, rest = self.residuals(system, s, x[0], x[1 : n + 1], x[n + 1 :])
+            energy, rest = self.residuals(m, s, x[0], x[1 : n + 1], x[n + 1 :])
             return jnp.concatenate([energy[None], rest])
 
         jacobian = jax.jacfwd(equations)(jnp.concatenate([h[None], u, kick]))
         return jacobian[0, 0] - jnp.sum(jacobian[0, 1:] * solve(jacobian[1:, 1:], jacobian[1:, 0]))
 
-    def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[Any, EDLAMemory]:
+    def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Any, EDLAMemory]:
         state = State(q, u, jnp.zeros((), q.dtype))
-        return state, self.init(system, state, h)
+        return state, self.init(m, state, h)
 
-    def output(self, system: System, state: Any, memory: EDLAMemory, h: Array) -> tuple[Array, Array]:
+    def output(self, m: Mechanics, state: Any, memory: EDLAMemory, h: Array) -> tuple[Array, Array]:
         return state.v, memory.lam
 
-    def told(self, system: System, state: Any, memory: EDLAMemory) -> dict[str, Array]:
+    def told(self, m: Mechanics, state: Any, memory: EDLAMemory) -> dict[str, Array]:
         return {
             "h": memory.last,
             "S": memory.schur,
@@ -272,8 +271,8 @@ class EDLA(Method):
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
         check_rules(system, q0, v0, t0, self.discrete_lagrangian, self.discrete_constraint)
 
-    def check(self, system: System, survey: Survey | None = None) -> None:
-        super().check(system, survey)
+    def check(self, system: System | Mechanics) -> None:
+        super().check(system)
         check_lagrangian(self.discrete_lagrangian, system)
         check_constraint(self.discrete_constraint, system)
 
@@ -281,9 +280,9 @@ class EDLA(Method):
         return "the sizes of its steps are its own"
 
     def claims(self, system: System) -> Claims:
-        natural = not (system.timed or system.affine)
-        order = 2 if system.constrained else self.discrete_lagrangian.order
-        return Claims(order, energy=natural, reversible=False, on_constraint=True)
+        m = lower(system)
+        order = 2 if m.constrained else self.discrete_lagrangian.order
+        return Claims(order, energy=m.natural, reversible=False, on_constraint=True)
 
     @property
     def spelling(self) -> str:

@@ -18,14 +18,14 @@ from dalembert.discrete import (
 )
 from dalembert.methods.base import Claims, Report, State, solve_velocity
 from dalembert.methods.reflecting import Reflecting
-from dalembert.model import Survey, System, Trait, later
+from dalembert.model import Mechanics, System, Trait, lower
 from dalembert.numerics import is_written_constant, matvec, solve, solve_spd
 
 
-def constant(system: System, *names: str) -> bool:
+def constant(m: Mechanics, *names: str) -> bool:
     """Whether these functions of a system are written without q."""
-    q = jnp.zeros(system.dimension)
-    return all(is_written_constant(getattr(system, name), q) for name in names)
+    q = jnp.zeros(m.dimension)
+    return all(is_written_constant(getattr(m, name), q) for name in names)
 
 
 class GNI(Reflecting):
@@ -44,12 +44,12 @@ class GNI(Reflecting):
     )
     supports = Reflecting.supports | {Trait.AFFINE, Trait.TIMED}
 
-    def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
-        mass = system.metric(q)
+    def flight(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
+        mass = m.metric(q)
         p = matvec(mass, u)
 
         def equations(w):
-            return solve_spd(mass, -slots(self.discrete_lagrangian, system, q, q + h * w, w, h)[0] - p)
+            return solve_spd(mass, -slots(self.discrete_lagrangian, m, q, q + h * w, w, h)[0] - p)
 
         slope = jax.jacfwd(equations)
         if is_written_constant(slope, u):
@@ -57,26 +57,27 @@ class GNI(Reflecting):
         else:
             w, report = solve_velocity(equations, u, State(q, u), h, jnp.zeros_like(u), mass)
         q1 = q + h * w
-        arriving = slots(self.discrete_lagrangian, system, q, q1, w, h)[1]
-        return q1, solve_spd(later(system, h).metric(q1), arriving), report
+        arriving = slots(self.discrete_lagrangian, m, q, q1, w, h)[1]
+        return q1, solve_spd(m.later(h).metric(q1), arriving), report
 
-    def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
-        return solve_spd(system.metric(q0), legendre_minus(self.discrete_lagrangian, system, q0, q1, h))
+    def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
+        return solve_spd(m.metric(q0), legendre_minus(self.discrete_lagrangian, m, q0, q1, h))
 
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
         check_rules(system, q0, v0, t0, self.discrete_lagrangian)
 
-    def check(self, system: System, survey: Survey | None = None) -> None:
-        super().check(system, survey)
+    def check(self, system: System | Mechanics) -> None:
+        super().check(system)
         check_lagrangian(self.discrete_lagrangian, system)
 
     def claims(self, system: System) -> Claims:
         ld = self.discrete_lagrangian
-        free, natural = not system.constrained, not (system.timed or system.affine)
+        m = lower(system)
+        free, natural = not m.constrained, m.natural
         order = ld.order if free else 2 if ld.symmetric else 1
         return Claims(
             order,
-            energy=self.restart_every is None and natural and constant(system, "metric", "potential"),
+            energy=self.restart_every is None and natural and constant(m, "metric", "potential"),
             reversible=ld.symmetric and self.restart_every is None and natural,
             on_constraint=free,
             fibred=True,

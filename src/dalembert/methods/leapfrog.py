@@ -7,7 +7,14 @@ from jax import Array
 
 from dalembert.discrete.lagrangians import is_one_of
 from dalembert.methods.base import Claims, Method, Report, State
-from dalembert.model import System, acceleration, multipliers, potential_gradient, project, reaction
+from dalembert.model import (
+    Mechanics,
+    System,
+    acceleration,
+    multipliers,
+    project,
+    reaction,
+)
 from dalembert.numerics import solve_spd
 
 STARTS = ("half-kick", "momentum")
@@ -20,8 +27,8 @@ class LeapFrogMemory(NamedTuple):
     pull: Array
 
 
-def _pull(system: System, q: Array) -> Array:
-    return solve_spd(system.metric(q), potential_gradient(system, q))
+def _pull(m: Mechanics, q: Array) -> Array:
+    return solve_spd(m.metric(q), m.potential_gradient(q))
 
 
 class LeapFrog(Method):
@@ -45,29 +52,29 @@ class LeapFrog(Method):
         if not is_one_of(self.start, STARTS):
             raise ValueError(f"LeapFrog has no start {self.start!r}; choose one of: {', '.join(STARTS)}")
 
-    def init(self, system: System, state: State, h: Array) -> LeapFrogMemory:
-        pull = _pull(system, state.q)
+    def init(self, m: Mechanics, state: State, h: Array) -> LeapFrogMemory:
+        pull = _pull(m, state.q)
         if self.start == "momentum":
             return LeapFrogMemory(state.v, pull)
-        lam = acceleration(system, state.q, state.v)[1]
-        return LeapFrogMemory(state.v + 0.5 * h * reaction(system, state.q, lam), pull)
+        lam = acceleration(m, state.q, state.v)[1]
+        return LeapFrogMemory(state.v + 0.5 * h * reaction(m, state.q, lam), pull)
 
-    def step(self, system: System, state: State, memory: LeapFrogMemory, h: Array):
+    def step(self, m: Mechanics, state: State, memory: LeapFrogMemory, h: Array):
         half = memory.u - 0.5 * h * memory.pull
         q1 = state.q + h * half
-        pull = _pull(system, q1)
+        pull = _pull(m, q1)
         plus = half - 0.5 * h * pull
-        v1 = project(system, q1, plus)
+        v1 = project(m, q1, plus)
         return state.moved(q1, v1, h), LeapFrogMemory(2 * v1 - plus, pull), Report.explicit()
 
-    def output(self, system: System, state: State, memory: LeapFrogMemory, h: Array) -> tuple[Array, Array]:
-        return memory.u, multipliers(system, state.q, (memory.u - state.v) * (2 / h))
+    def output(self, m: Mechanics, state: State, memory: LeapFrogMemory, h: Array) -> tuple[Array, Array]:
+        return memory.u, multipliers(m, state.q, (memory.u - state.v) * (2 / h))
 
-    def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, LeapFrogMemory]:
-        return State(q, project(system, q, u)), LeapFrogMemory(u, _pull(system, q))
+    def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, LeapFrogMemory]:
+        return State(q, project(m, q, u)), LeapFrogMemory(u, _pull(m, q))
 
-    def reverse(self, system: System, q: Array, u: Array) -> Array:
-        return u - 2 * project(system, q, u)  # swaps p^- and -p^+
+    def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
+        return u - 2 * project(m, q, u)  # swaps p^- and -p^+
 
     @property
     def spelling(self) -> str:

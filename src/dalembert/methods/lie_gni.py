@@ -9,14 +9,9 @@ from dalembert.discrete.retraction import MAPS, pull
 from dalembert.methods.base import Claims, Report
 from dalembert.methods.gni import constant, spelled
 from dalembert.methods.reflecting import Reflecting
-from dalembert.model import Group, Survey, System, Trait
+from dalembert.model import Group, Mechanics, System, Trait, lower
 from dalembert.model.groups import coadjoint
 from dalembert.numerics import matvec, newton, solve, solve_spd
-
-
-def _group(system: System) -> Group:
-    assert system.group is not None
-    return system.group
 
 
 class LieGNI(Reflecting):
@@ -42,11 +37,11 @@ class LieGNI(Reflecting):
                 f"{self.retraction!r}"
             )
 
-    def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
-        group = _group(system)
+    def flight(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
+        group = m.space
         tau, dtau_inverse = group.retraction(self.retraction)
-        mass = system.metric(q)
-        p = matvec(mass, u) - 0.5 * h * pull(system, q)
+        mass = m.metric(q)
+        p = matvec(mass, u) - 0.5 * h * pull(m, q)
         guess = solve_spd(mass, p)
 
         def equations(xi):
@@ -56,26 +51,27 @@ class LieGNI(Reflecting):
         xi, info = newton(equations, guess, 1 / size)
         w = tau(h * xi)
         q1 = group.restore(group.multiply(q, w))
-        arriving = coadjoint(group, w, p) - 0.5 * h * pull(system, q1)
+        arriving = coadjoint(group, w, p) - 0.5 * h * pull(m, q1)
         return q1, solve_spd(mass, arriving), Report(*info)
 
-    def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
+    def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
         rule = Retraction(self.retraction)  # pyright: ignore[reportArgumentType]
-        u = rule.velocity(system, q0, q1, h)
-        return solve(system.metric(q0), -rule.slots(system, q0, q1, u, h)[0])
+        u = rule.velocity(m, q0, q1, h)
+        return solve(m.metric(q0), -rule.slots(m, q0, q1, u, h)[0])
 
-    def check(self, system: System, survey: Survey | None = None) -> None:
-        super().check(system, survey)
-        _group(system).retraction(self.retraction)
+    def check(self, system: System | Mechanics) -> None:
+        super().check(system)
+        lower(system).space.retraction(self.retraction)
 
     def claims(self, system: System) -> Claims:
+        m = lower(system)
         return Claims(
             2,
             energy=self.restart_every is None
-            and constant(system, "potential")
-            and keeps_energy(_group(system), system.metric(_group(system).identity()), self.retraction),
+            and constant(m, "potential")
+            and keeps_energy(m.space, m.metric(m.space.identity()), self.retraction),
             reversible=self.restart_every is None,
-            on_constraint=not system.constrained,
+            on_constraint=not m.constrained,
             fibred=True,
         )
 

@@ -9,7 +9,7 @@ from jax import Array
 
 from dalembert.discrete.lagrangians import plain
 from dalembert.methods.base import Claims, Method, Report, State
-from dalembert.model import System, Trait, acceleration, nearest_velocity, rate
+from dalembert.model import Mechanics, System, Trait, acceleration, nearest_velocity
 
 
 class Reference(Method):
@@ -40,16 +40,15 @@ class Reference(Method):
         usual = (self.rtol, self.atol) == (1e-14, 1e-15)
         return "reference" if usual else f"reference:{self.rtol!r},{self.atol!r}"
 
-    def init(self, system: System, state: State, h: Array) -> Array:
+    def init(self, m: Mechanics, state: State, h: Array) -> Array:
         return jnp.asarray(0.5 * h, state.q.dtype)
 
-    def step(self, system: System, state: State, memory: Array, h: Array):
+    def step(self, m: Mechanics, state: State, memory: Array, h: Array):
         import diffrax  # 0.6 s to import, and nothing else needs it
 
-
         def field(t: Any, y: State, args: Any) -> State:
-            here = system.at(None if state.t is None else state.t + t)
-            return State(rate(here, y.q, y.v), acceleration(here, y.q, y.v)[0])
+            here = m.at(None if state.t is None else state.t + t)
+            return State(here.space.velocity(y.q, y.v), acceleration(here, y.q, y.v)[0])
 
         solution = diffrax.diffeqsolve(
             diffrax.ODETerm(field),
@@ -67,10 +66,9 @@ class Reference(Method):
         q1, v1 = solution.ys.q[-1], solution.ys.v[-1]
         steps = solution.stats["num_steps"]
         ok = solution.result == diffrax.RESULTS.successful
-        if system.group is not None:
-            q1 = system.group.restore(q1)
+        q1 = m.space.restore(q1)
         new = state.moved(q1, v1, h)
-        state = new._replace(v=nearest_velocity(system.at(new.t), q1, v1))
+        state = new._replace(v=nearest_velocity(m.at(new.t), q1, v1))
         inner = h / jnp.maximum(solution.stats["num_accepted_steps"], 1)
         report = Report(jnp.zeros(()), steps.astype(jnp.int32), ok)
         return state, jnp.asarray(inner, memory.dtype), report

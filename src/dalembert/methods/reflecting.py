@@ -11,13 +11,13 @@ from jax import Array, lax
 from dalembert.discrete.lagrangians import is_one_of, is_whole, plain
 from dalembert.methods.base import Method, State
 from dalembert.model import (
-    System,
+    Mechanics,
     Trait,
     acceleration,
+    lower,
     multipliers,
     nearest_velocity,
     project,
-    rate,
     reaction,
 )
 from dalembert.numerics import compiled, extrapolated_step, matvec
@@ -34,9 +34,9 @@ class ReflectingMemory(NamedTuple):
     count: Array
 
 
-def half_kick(system: System, q: Array, v: Array, h: Array) -> Array:
+def half_kick(m: Mechanics, q: Array, v: Array, h: Array) -> Array:
     """v + (h/2) M^-1 A^T lam with the multipliers of the exact motion."""
-    return v + 0.5 * h * reaction(system, q, acceleration(system, q, v)[1])
+    return v + 0.5 * h * reaction(m, q, acceleration(m, q, v)[1])
 
 
 class Reflecting(Method):
@@ -66,35 +66,37 @@ class Reflecting(Method):
         if n is not None and (not is_whole(n) or not 1 <= n < 2**62):
             raise ValueError(f"{name}: restart_every must be None or a whole number of at least 1, got {n!r}")
 
-    def departure(self, system: System, q0: Array, q1: Array, h: Array) -> Array:
+    def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
         """M^-1 p^- of the flight from q0 to q1."""
         raise NotImplementedError(f"{type(self).__name__} does not define departure")
 
-    def reflect(self, system: System, q: Array, plus: Array) -> tuple[Array, Array]:
+    def reflect(self, m: Mechanics, q: Array, plus: Array) -> tuple[Array, Array]:
         """P u and (P - Q) u for u = M^-1 p^+."""
-        v = nearest_velocity(system, q, plus)
+        v = nearest_velocity(m, q, plus)
         return v, 2 * v - plus
 
-    def init(self, system: System, state: State, h: Array) -> ReflectingMemory:
+    def init(self, m: Mechanics, state: State, h: Array) -> ReflectingMemory:
         q, v, t = state.q, state.v, state.t
-        u, here = v, system.at(t)
+        u, here = v, m.at(t)
         if self.start == "half-kick":
             u = half_kick(here, q, v, h)
         elif self.start == "exact":
             n, clock = q.shape[0], jnp.zeros((), q.dtype) if t is None else t
 
             def field(z):
-                q, v, now = z[:n], z[n:-1], system.at(z[-1])
-                return jnp.concatenate([rate(now, q, v), acceleration(now, q, v)[0], jnp.ones(1, q.dtype)])
+                q, v, now = z[:n], z[n:-1], m.at(z[-1])
+                return jnp.concatenate(
+                    [now.space.velocity(q, v), acceleration(now, q, v)[0], jnp.ones(1, q.dtype)]
+                )
 
             z = jnp.concatenate([q, v, clock[None]])
             u = self.departure(here, q, extrapolated_step(field, z, h)[:n], h)
         return ReflectingMemory(u, jnp.zeros((), jnp.int32))
 
-    def step(self, system: System, state: State, memory: ReflectingMemory, h: Array):
-        q1, plus, report = self.flight(system.at(state.t), state.q, memory.u, h)
+    def step(self, m: Mechanics, state: State, memory: ReflectingMemory, h: Array):
+        q1, plus, report = self.flight(m.at(state.t), state.q, memory.u, h)
         new = state.moved(q1, state.v, h)
-        here = system.at(new.t)
+        here = m.at(new.t)
         v1, u1 = self.reflect(here, q1, plus)
         count = memory.count
         if self.restart_every is not None:
@@ -104,15 +106,15 @@ class Reflecting(Method):
             count = jnp.where(due, 0, count).astype(jnp.int32)
         return new._replace(v=v1), ReflectingMemory(u1, count), report
 
-    def output(self, system: System, state: State, memory: ReflectingMemory, h: Array) -> tuple[Array, Array]:
-        here = system.at(state.t)
+    def output(self, m: Mechanics, state: State, memory: ReflectingMemory, h: Array) -> tuple[Array, Array]:
+        here = m.at(state.t)
         return memory.u, multipliers(here, state.q, (memory.u - state.v) * (2 / h))
 
-    def resume(self, system: System, q: Array, u: Array, h: Array) -> tuple[State, ReflectingMemory]:
-        return State(q, nearest_velocity(system, q, u)), ReflectingMemory(u, jnp.zeros((), jnp.int32))
+    def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, ReflectingMemory]:
+        return State(q, nearest_velocity(m, q, u)), ReflectingMemory(u, jnp.zeros((), jnp.int32))
 
-    def reverse(self, system: System, q: Array, u: Array) -> Array:
-        return u - 2 * project(system, q, u)  # swaps p^- and -p^+
+    def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
+        return u - 2 * project(m, q, u)  # swaps p^- and -p^+
 
     @property
     def native_gradients(self) -> bool:
@@ -140,9 +142,7 @@ class Reflecting(Method):
         first, last = float(np.max(sizes[:3])), float(sizes[3])
         if not last > max(10 * first, _LOUD * np.nanmax(speed)):
             return []
-        cure = (
-            "" if trajectory.system is None or trajectory.system.group is not None else ", or FrameGradient()"
-        )
+        cure = ", or FrameGradient()" * (Trait.COORDINATES in lower(trajectory.system).traits)
         return [
             f"the parasitic mode of {self.spelling} has grown from {first:.1e} to {last:.1e} (velocity normal to "
             f"the constraint, changing sign every step) and counts from t = {since:.6g}: the motion is wrong from "
@@ -151,15 +151,15 @@ class Reflecting(Method):
         ]
 
 
-def _alternating(system: System, q: Array, v: Array, u: Array, h: Array) -> Array:
+def _alternating(m: Mechanics, q: Array, v: Array, u: Array, h: Array) -> Array:
     """The kinetic length of what the own velocity has beyond v and half a kick."""
-    extra = u - half_kick(system, q, v, h)
-    return jnp.sqrt(jnp.sum(extra * matvec(system.metric(q), extra)))
+    extra = u - half_kick(m, q, v, h)
+    return jnp.sqrt(jnp.sum(extra * matvec(m.metric(q), extra)))
 
 
 @compiled
-def _amplitudes(system: System, t: Array, q: Array, v: Array, u: Array, h: Array) -> Array:
-    return jax.vmap(lambda t, q, v, u: _alternating(system.at(t), q, v, u, h))(t, q, v, u)
+def _amplitudes(m: Mechanics, t: Array, q: Array, v: Array, u: Array, h: Array) -> Array:
+    return jax.vmap(lambda t, q, v, u: _alternating(m.at(t), q, v, u, h))(t, q, v, u)
 
 
 def parasitic_amplitude(trajectory: Any, rows: Any = slice(None)) -> np.ndarray:

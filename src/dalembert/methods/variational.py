@@ -21,12 +21,11 @@ from dalembert.discrete import (
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
 from dalembert.methods.reflecting import half_kick
 from dalembert.model import (
-    Survey,
+    Mechanics,
     System,
     Trait,
     acceleration,
-    annihilator,
-    later,
+    lower,
     multipliers,
     nearest_velocity,
 )
@@ -81,40 +80,40 @@ class VariationalDLA(Method):
         """Those of its discrete Lagrangian."""
         return self.discrete_lagrangian.supports
 
-    def init(self, system: System, state: State, h: Array) -> VariationalMemory:
-        q, v, here = state.q, state.v, system.at(state.t)
+    def init(self, m: Mechanics, state: State, h: Array) -> VariationalMemory:
+        q, v, here = state.q, state.v, m.at(state.t)
         lam = acceleration(here, q, v)[1]
         return VariationalMemory(2 * v - half_kick(here, q, v, h), lam, jnp.zeros((), q.dtype))
 
-    def step(self, system: System, state: State, memory: VariationalMemory, h: Array):
-        q0, here = state.q, system.at(state.t)
+    def step(self, m: Mechanics, state: State, memory: VariationalMemory, h: Array):
+        q0, here = state.q, m.at(state.t)
         q1, plus, report, departing, _ = self.solved(here, q0, state.v, h)
         # What the constraint did at q0.
         lam = multipliers(here, q0, solve_spd(here.metric(q0), departing) - memory.plus) / h
         lam = jnp.where(memory.begun > 0, lam, memory.lam)
         new = state.moved(q1, plus, h)
-        v1 = nearest_velocity(system.at(new.t), q1, plus)
+        v1 = nearest_velocity(m.at(new.t), q1, plus)
         return new._replace(v=v1), VariationalMemory(plus, lam, jnp.ones_like(memory.begun)), report
 
-    def flight(self, system: System, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
-        return self.solved(system, q, u, h)[:3]
+    def flight(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
+        return self.solved(m, q, u, h)[:3]
 
-    def solved(self, system: System, q0: Array, v0: Array, h: Array) -> Solved:
+    def solved(self, m: Mechanics, q0: Array, v0: Array, h: Array) -> Solved:
         """The step from (q0, v0)."""
-        n, mass, ld = v0.shape[0], system.metric(q0), self.discrete_lagrangian
-        z = solve_spd(mass, annihilator(system, q0).T)
+        n, mass, ld = v0.shape[0], m.metric(q0), self.discrete_lagrangian
+        z = solve_spd(mass, m.rows(q0).T)
         # Multipliers in units of velocity, so that one measure of corrections serves all unknowns.
         size = jnp.maximum(jnp.max(jnp.abs(z), initial=0.0), jnp.finfo(z.dtype).tiny)
         p0 = matvec(mass, v0)
 
         def equations(x):
             u, kick = x[:n], x[n:] / size
-            q1 = ld.moved(system, q0, u, h)
-            departing = ld.departing(system, q0, q1, u, h)
+            q1 = ld.moved(m, q0, u, h)
+            departing = ld.departing(m, q0, q1, u, h)
             return jnp.concatenate(
                 [
                     solve_spd(mass, departing - p0) - matvec(z, kick),
-                    constraint_value(self.discrete_constraint, system, q0, q1, u, h),
+                    constraint_value(self.discrete_constraint, m, q0, q1, u, h),
                 ]
             )
 
@@ -123,20 +122,18 @@ class VariationalDLA(Method):
             equations, guess, State(q0, v0), h, jnp.zeros_like(v0), mass, columns=z / size
         )
         u = x[:n]
-        q1 = ld.moved(system, q0, u, h)
-        before, arriving = ld.slots(system, q0, q1, u, h)
-        return Solved(q1, solve_spd(later(system, h).metric(q1), arriving), report, -before, u)
+        q1 = ld.moved(m, q0, u, h)
+        before, arriving = ld.slots(m, q0, q1, u, h)
+        return Solved(q1, solve_spd(m.later(h).metric(q1), arriving), report, -before, u)
 
-    def output(
-        self, system: System, state: State, memory: VariationalMemory, h: Array
-    ) -> tuple[Array, Array]:
+    def output(self, m: Mechanics, state: State, memory: VariationalMemory, h: Array) -> tuple[Array, Array]:
         return state.v, memory.lam
 
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
         check_rules(system, q0, v0, t0, self.discrete_lagrangian, self.discrete_constraint)
 
-    def check(self, system: System, survey: Survey | None = None) -> None:
-        super().check(system, survey)
+    def check(self, system: System | Mechanics) -> None:
+        super().check(system)
         check_lagrangian(self.discrete_lagrangian, system)
         check_constraint(self.discrete_constraint, system)
 
@@ -146,11 +143,13 @@ class VariationalDLA(Method):
 
     def claims(self, system: System) -> Claims:
         ld, constraint = self.discrete_lagrangian, self.discrete_constraint
-        free = not system.constrained
+        m = lower(system)
+        free = not m.constrained
         symmetric = ld.symmetric and (free or constraint.symmetric)
         order = ld.order if free else 2 if symmetric else 1
-        natural = not (system.timed or system.affine)
-        return Claims(order, energy=False, reversible=symmetric and natural, on_constraint=True, fibred=True)
+        return Claims(
+            order, energy=False, reversible=symmetric and m.natural, on_constraint=True, fibred=True
+        )
 
     @property
     def spelling(self) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.methods.base import State
-from dalembert.model import System, acceleration, as_arrays, total_energy
+from dalembert.model import System, acceleration, as_arrays, lower, total_energy
 from dalembert.numerics import matvec, over_rows
 
 # Weights of the second difference of order 6, without its middle, where the residual vanishes.
@@ -35,4 +35,4 @@ def _indicator(shared: Any, t: Array, q: Array, v: Array) -> Array:
 
 def well_posedness(system: System, method: Any, t: Any, q: Any, v: Any) -> np.ndarray:
     """(K,) G of EDLA at rows of states."""
-    return over_rows(_indicator)((as_arrays(method), as_arrays(system)), t, q, v)
+    return over_rows(_indicator)((as_arrays(method), lower(as_arrays(system))), t, q, v)

@@ -11,10 +11,11 @@ import numpy as np
 
 from dalembert.model.survey import NOISE, ROUNDING, TOLERANCE, Survey, samples, units
 from dalembert.model.survey import survey as survey_of
-from dalembert.model.system import System, as_arrays
+from dalembert.model.system import Mechanics, System, as_arrays, lower
+from dalembert.model.traits import Trait
 
 
-def _at(q: np.ndarray, system: System) -> str:
+def _at(q: np.ndarray, system: Mechanics) -> str:
     return ", ".join(f"{name}={value:.6g}" for name, value in zip(system.coordinates, q, strict=True))
 
 
@@ -38,7 +39,7 @@ def check_start(
         values.append(x)
     q, v = values
     check_turns(system, q)
-    system = as_arrays(system).at(t0)
+    system = lower(as_arrays(system)).at(np.asarray(t0, float))
     survey = call(system, q, v, *samples(system))
     survey = jax.tree.map(np.asarray, survey)
     _check_element(system, survey.defect)
@@ -89,16 +90,16 @@ def check_turns(system: System, q: np.ndarray) -> None:
             )
 
 
-def _check_element(system: System, defect: Any) -> None:
-    group = system.group
-    if group is not None and not defect < TOLERANCE:
+def _check_element(system: Mechanics, defect: Any) -> None:
+    group = system.space
+    if not defect < TOLERANCE:
         raise ValueError(
             f"{system.label}: q0 is not an element of {group.name}: it is off by {defect:.3g}, expected "
             f"zero. q0 holds ({', '.join(group.coordinates)}), as in {np.asarray(group.identity()).tolist()}"
         )
 
 
-def _check_lagrangian(system: System, q: np.ndarray, survey: Survey) -> None:
+def _check_lagrangian(system: Mechanics, q: np.ndarray, survey: Survey) -> None:
     label = system.label
     mass = survey.mass
     for what, value in (
@@ -124,10 +125,10 @@ def _check_lagrangian(system: System, q: np.ndarray, survey: Survey) -> None:
         )
 
 
-def _check_constraints(system: System, q: np.ndarray, v: np.ndarray, survey: Survey) -> None:
+def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, survey: Survey) -> None:
     label = system.label
     for name in ("constraints", "frame"):
-        if not system.gives(name):
+        if name not in system.given:
             continue
         matrix = survey.given[name]
         if not np.all(np.isfinite(matrix)):
@@ -139,7 +140,7 @@ def _check_constraints(system: System, q: np.ndarray, v: np.ndarray, survey: Sur
         lengths = np.linalg.norm(matrix, axis=axis, keepdims=True)
         sizes = np.linalg.svd(matrix / np.where(lengths > 0, lengths, 1), compute_uv=False)
         # With a frame beside them the one-forms serve only to name multipliers; the frame decides.
-        decides = name == "frame" or not system.gives("frame")
+        decides = name == "frame" or not system.framed
         if decides and sizes.size and sizes[-1] <= 1e-7 * sizes[0]:
             what = "one-forms" if name == "constraints" else "spanning vectors"
             advice = "give a frame(q), which may stay regular there, or start elsewhere"
@@ -164,7 +165,7 @@ def _check_constraints(system: System, q: np.ndarray, v: np.ndarray, survey: Sur
             )
     b = survey.offsets
     for name in ("offsets", "drift"):
-        if system.gives(name) and not np.all(np.isfinite(survey.given[name])):
+        if name in system.given and not np.all(np.isfinite(survey.given[name])):
             raise ValueError(
                 f"{system.class_name}.{name} is NaN or infinite at the start ({_at(q, system)}): {survey.given[name]}"
             )
@@ -173,7 +174,7 @@ def _check_constraints(system: System, q: np.ndarray, v: np.ndarray, survey: Sur
         nearest = v - z @ np.linalg.lstsq(a @ z, a @ v - b, rcond=None)[0]
         raise ValueError(
             f"{label}: the start velocity violates the constraint: A(q0) v0 = {a @ v}, expected "
-            f"{b if system.affine else 'zero'}. The nearest allowed velocity is {nearest.tolist()}"
+            f"{b if Trait.AFFINE in system.traits else 'zero'}. The nearest allowed velocity is {nearest.tolist()}"
         )
 
 
@@ -187,7 +188,7 @@ def violates(a: Any, v: Any, b: Any, mass: Any = None) -> Any:
     return abs(a @ v - b) > TOLERANCE * (abs(a) @ abs(v) + abs(b)) + carried + np.finfo(float).tiny
 
 
-def _check_angles(system: System, survey: Survey) -> None:
+def _check_angles(system: Mechanics, survey: Survey) -> None:
     """Every function must return the same after full turns of the angles, at all samples."""
     names = [name for name in system.coordinates if name in system.angles]
     turns = survey.turns[:, [system.coordinates.index(name) for name in names]]
@@ -196,7 +197,7 @@ def _check_angles(system: System, survey: Survey) -> None:
         off = np.abs(after - before) > _allowance(function, before, survey)
         off = np.any(off & np.isfinite(after) & np.isfinite(before), axis=tuple(range(1, off.ndim)))
         if np.any(off):
-            given = "lagrangian" if function == "potential" and system.gives("lagrangian") else function
+            given = "lagrangian" if function == "potential" and "lagrangian" in system.given else function
             which = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
             made = ", ".join(
                 f"{name} by {2 * n:+.0f} pi" for name, n in zip(names, turns[np.argmax(off)], strict=True)

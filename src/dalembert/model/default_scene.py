@@ -5,15 +5,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.model import scene
-from dalembert.model.geometry import frame_at, rate
 from dalembert.model.groups import H3, S3, SE2, SE3, SO3, Group, Product, Rn, Torus
-from dalembert.model.system import System
+from dalembert.model.system import System, lower
+from dalembert.model.traits import Trait
 
 
 def default_scene(system: System, t: Array, q: Array) -> list[scene.Part]:
     """A particle at the first coordinates that are no angles, or a body where a group rotates, with its trace and the
     directions that the constraint allows; where all are angles, a dial for each."""
-    if system.group is not None and (body := _body(system.group, q)):
+    m = lower(system)
+    if Trait.GROUP in m.traits and (body := _body(m.space, q)):
         return body
     shown = [i for i, name in enumerate(system.coordinates) if name not in system.angles][:3]
     if not shown:
@@ -38,7 +39,7 @@ def _tip(x: float, angle: Array) -> Array:
 def _allowed(system: System, t: Array, q: Array, shown: list[int]) -> Array:
     """(3, k) how the shown coordinates change along the allowed velocities."""
     now = system.at(t)
-    rates = jax.vmap(lambda v: rate(now, q, v), 1, 1)(frame_at(now, q))[jnp.array(shown)]
+    rates = jax.vmap(lambda v: now.space.velocity(q, v), 1, 1)(now.frame(q))[jnp.array(shown)]
     return jnp.concatenate([rates, jnp.zeros((3 - len(shown), rates.shape[1]))])
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,8 +12,8 @@ import numpy as np
 from dalembert.model.group_system import GroupSystem
 from dalembert.model.groups import Group
 from dalembert.model.hooks import HOOKS, check_arguments, check_names
-from dalembert.model.survey import FUNCTIONS
-from dalembert.model.system import System, as_arrays
+from dalembert.model.system import FUNCTIONS, Mechanics, System, as_arrays, lower
+from dalembert.model.traits import Trait
 from dalembert.numerics import Recent, current, is_traced, kind_of
 
 
@@ -54,10 +55,11 @@ def check_system(system: System) -> None:
     if unknown:
         raise ValueError(f"{name}: angles names {unknown[0]!r}, which is not one of the coordinates {names}")
     _check_functions(system)
-    if not system.gives("lagrangian") and not system.gives("metric"):
-        t = "t, " * system.timed
+    m = lower(system)
+    if m.given.isdisjoint(("lagrangian", "metric")):
+        t = "t, " * (Trait.TIMED in m.traits)
         raise ValueError(f"{name} gives neither lagrangian({t}q, v) nor metric({t}q); define one of the two")
-    if system.gives("lagrangian") and (system.gives("metric") or system.gives("potential")):
+    if "lagrangian" in m.given and not m.given.isdisjoint(("metric", "potential")):
         raise ValueError(f"{name} gives both lagrangian and metric or potential; keep one description")
     system = current(as_arrays(system))
     for leaf in jax.tree.leaves(system):
@@ -65,7 +67,7 @@ def check_system(system: System) -> None:
             raise ValueError(f"{name}: a parameter is NaN or infinite in {system}; give finite numbers")
     key = kind_of(system)
     if _known.find(key) is None:  # shapes depend on nothing else
-        _check_shapes(system)
+        _check_shapes(lower(system))
         _known.keep(key, True)
 
 
@@ -99,15 +101,16 @@ def _check_functions(system: System) -> None:
                 f"{name}: {function} is a function of a system, but the class has a field of that name; "
                 "rename the field"
             )
-    if system.gives("offsets") and not system.gives("constraints"):
+    m = lower(system)
+    if "offsets" in m.given and "constraints" not in m.given:
         raise ValueError(
             f"{name} gives offsets, b of A v = b, without constraints, which is A; with a frame give drift instead"
         )
-    if system.gives("drift") and not system.constrained:
+    if "drift" in m.given and not m.constrained:
         raise ValueError(
             f"{name} gives a drift without constraints or a frame; without constraints all is allowed"
         )
-    if system.affine and system.group is not None:
+    if {Trait.AFFINE, Trait.GROUP} <= m.traits:
         raise ValueError(
             f"{name}: affine constraints are not known on groups; write the system in coordinates (Chart cannot help)"
         )
@@ -131,11 +134,10 @@ def shape_of(label: str, function: Callable, *arguments: Any, wanted: str = "one
     return tuple(result.shape)
 
 
-def _check_shapes(system: System) -> None:
+def _check_shapes(system: Mechanics) -> None:
     n = system.velocity_dimension
-    label, timed = system.class_name, system.timed
-    # What a rheonomic system has at a time are functions of q and v as others have.
-    arrays = as_arrays(system).at(jnp.asarray(0.0))
+    label, timed = system.class_name, Trait.TIMED in system.traits
+    arrays = system.at(jnp.asarray(0.0))
     q, v = (jax.ShapeDtypeStruct((size,), jnp.asarray(0.0).dtype) for size in (system.dimension, n))
     shapes: dict[str, tuple] = {}
     expected: list[tuple[str, tuple, Callable[[tuple], bool], str]] = [
@@ -170,13 +172,13 @@ def _check_shapes(system: System) -> None:
         ),
     ]
     for name, arguments, fits, wanted in expected:
-        if system.gives(name):
-            of = f"{label}.{'inertia' if name == 'metric' and system.group is not None else name}"
-            shapes[name] = shape_of(of, getattr(arrays, name), *arguments)
+        if name in system.given or (name == "generators" and system.system.gives(name)):
+            of = f"{label}.{'inertia' if name == 'metric' and Trait.GROUP in system.traits else name}"
+            shapes[name] = shape_of(of, partial(arrays.own, name), *arguments)
             if not fits(shapes[name]):
                 hint = "; write each one-form as a row: jnp.array([[...]])" if name == "constraints" else ""
                 raise ValueError(f"{of} must return {wanted}, got shape {shapes[name]}{hint}")
-    if system.gives("sections"):
+    if system.system.gives("sections"):
         _check_sections(arrays, jax.eval_shape(arrays.generators, q).shape[1], q)
     if "constraints" in shapes and "frame" in shapes:
         m, r = shapes["constraints"][0], shapes["frame"][1]
@@ -187,7 +189,7 @@ def _check_shapes(system: System) -> None:
             )
 
 
-def _check_sections(system: System, k: int, q: Any) -> None:
+def _check_sections(system: Mechanics, k: int, q: Any) -> None:
     """Sections are functions q -> (k,), by name."""
     label, sections = system.class_name, system.sections()
     if not isinstance(sections, Mapping):

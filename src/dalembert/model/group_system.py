@@ -6,10 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.model.geometry import annihilator, displaced
 from dalembert.model.groups import Group
 from dalembert.model.survey import TOLERANCE
-from dalembert.model.system import System
+from dalembert.model.system import System, lower
 from dalembert.numerics import is_traced, matmul, solve
 
 
@@ -88,7 +87,7 @@ class Chart(System):
 
     def element(self, x: Array) -> Array:
         """The configuration with coordinates x."""
-        return displaced(self.body, self.base, x)
+        return self.body.group.displaced(self.base, x)
 
     def _velocity(self, x: Array) -> Array:
         """The matrix T(x) of the body velocity, xi = T(x) x'."""
@@ -102,4 +101,4 @@ class Chart(System):
         return self.body.potential(self.element(q))
 
     def constraints(self, q: Array) -> Array:
-        return matmul(annihilator(self.body, self.element(q)), self._velocity(q))
+        return matmul(lower(self.body).rows(self.element(q)), self._velocity(q))

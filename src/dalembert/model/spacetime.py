@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.model.geometry import drift_at, offsets_at
 from dalembert.model.system import System
 
 
@@ -31,7 +30,10 @@ class SpaceTime(System):
         return self.system.class_name
 
     def gives(self, name: str) -> bool:
-        return self.system.gives(name)
+        """Its constraints are linear, and its functions do not depend on a time beside their first coordinate."""
+        return name in ("lagrangian", "metric", "potential") or (
+            name in ("constraints", "frame") and self.system.gives(name)
+        )
 
     def lagrangian(self, q: Array, v: Array) -> Array:
         return self.system.at(q[0]).lagrangian(q[1:], v[1:])
@@ -47,12 +49,12 @@ class SpaceTime(System):
 
     def constraints(self, q: Array) -> Array:
         here = self.system.at(q[0])
-        return jnp.concatenate([-offsets_at(here, q[1:])[:, None], here.constraints(q[1:])], axis=1)
+        return jnp.concatenate([-here.offsets(q[1:])[:, None], here.rows(q[1:])], axis=1)
 
     def frame(self, q: Array) -> Array:
         here = self.system.at(q[0])
         columns = here.frame(q[1:])
-        first = jnp.concatenate([jnp.ones_like(q[:1]), drift_at(here, q[1:])])
+        first = jnp.concatenate([jnp.ones_like(q[:1]), here.drift(q[1:])])
         rest = jnp.concatenate([jnp.zeros((1, columns.shape[1]), q.dtype), columns])
         return jnp.concatenate([first[:, None], rest], axis=1)
 

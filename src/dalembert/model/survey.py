@@ -7,12 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model.geometry import annihilator, displaced, offsets_at, potential_gradient
-from dalembert.model.rheonomic import later
-from dalembert.model.system import System
+from dalembert.model.system import FUNCTIONS, Mechanics
+from dalembert.model.traits import Trait
 from dalembert.numerics import hurried
-
-FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "offsets", "drift", "forces")
 
 # Relative size of rounding allowed in identities that should hold exactly (A B = 0, A v = 0, symmetry):
 # user formulas lose a few digits, states typed with ten digits should pass, real mistakes are far above.
@@ -65,43 +62,43 @@ SAMPLES = 13
 that the start velocity leads in a unit of time."""
 
 
-def samples(system: System) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def samples(m: Mechanics) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Shifts and velocities in units that the survey chooses, and numbers of turns; always the same."""
     random = np.random.default_rng(20)
-    shifts, velocities = random.uniform(-1, 1, (2, SAMPLES, system.velocity_dimension))
-    angles = np.array([name in system.angles for name in system.coordinates])
-    turns = random.choice([-3.0, -2.0, -1.0, 1.0, 2.0], (SAMPLES, system.dimension)) * angles
+    shifts, velocities = random.uniform(-1, 1, (2, SAMPLES, m.velocity_dimension))
+    angles = np.array([name in m.angles for name in m.coordinates])
+    turns = random.choice([-3.0, -2.0, -1.0, 1.0, 2.0], (SAMPLES, m.dimension)) * angles
     return shifts, velocities, turns
 
 
 @hurried
-def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array, turns: Array) -> Survey:
+def survey(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, turns: Array) -> Survey:
     """The values at (q, v), at configurations around q, with other velocities, and after full turns of angles.
 
     Where the system depends on time, what is around is at other times too.
     """
-    start = system.metric(q)
+    start = m.metric(q)
     # One unit of velocity, of length: as the metric measures, so that the coordinates' units do not matter.
     natural = jnp.sqrt(jnp.maximum(jnp.sum(v * (start @ v)), 0.0) / jnp.abs(jnp.diagonal(start)))
     natural = jnp.where(jnp.isfinite(natural) & (natural > 0), natural, 1.0)
-    place = jnp.abs(q) if system.group is None else jnp.zeros(0)
+    place = jnp.zeros(0) if Trait.GROUP in m.traits else jnp.abs(q)
     size = jnp.zeros_like(natural).at[: len(place)].set(place) + natural
     kind = jnp.arange(SAMPLES) % 3
     reach = jnp.stack([size, 1 + size, 10 * (1 + size)])[kind] * (jnp.arange(SAMPLES) > 0)[:, None]
-    around = jax.vmap(lambda x: displaced(system, q, x))(shifts * reach)
+    around = jax.vmap(lambda x: m.space.displaced(q, x))(shifts * reach)
     fast = jnp.stack([natural, jnp.full_like(natural, 1 + jnp.max(jnp.abs(v)))])[jnp.arange(SAMPLES) % 2]
     velocities = (velocities * fast).at[0].set(v)
     ticks = 0.31 * jnp.arange(SAMPLES)
     both = (
-        system.gives("constraints") and system.gives("frame"),
-        system.gives("offsets") and system.gives("drift"),
+        {"constraints", "frame"} <= m.given,
+        {"offsets", "drift"} <= m.given,
     )
 
     def given(tick, q, v):
-        there = later(system, tick)
+        there = m.later(tick)
         arguments = {"lagrangian": (q, v), "forces": (q, v)}
-        found = {f: getattr(there, f)(*arguments.get(f, (q,))) for f in FUNCTIONS if system.gives(f)}
-        if system.gives("lagrangian"):
+        found = {f: there.own(f, *arguments.get(f, (q,))) for f in FUNCTIONS if f in m.given}
+        if "lagrangian" in m.given:
             found["potential"] = there.potential(q)
         return found
 
@@ -116,45 +113,45 @@ def survey(system: System, q: Array, v: Array, shifts: Array, velocities: Array,
         )
 
     def measured(tick, q, v):
-        there = later(system, tick)
+        there = m.later(tick)
         found = {"mass": there.metric(q), "velocity": v, "products": jnp.zeros(2)}
-        if system.gives("lagrangian"):
+        if "lagrangian" in m.given:
             found["momentum"] = jax.grad(there.lagrangian, argnums=1)(q, v)
         if both[0]:
-            a, b = there.constraints(q), there.frame(q)
+            a, b = there.rows(q), there.frame(q)
             found["products"] = found["products"].at[0].set(ratio(a @ b, sizes(a, b, found["mass"])))
         if both[1]:
-            a, z, b = there.constraints(q), there.drift(q), there.offsets(q)
+            a, z, b = there.rows(q), there.drift(q), there.offsets(q)
             bound = sizes(a, z[:, None], found["mass"])[:, 0] + jnp.abs(b)
             found["products"] = found["products"].at[1].set(ratio(a @ z - b, bound))
         return found
 
     def off(section):
-        along = system.generators(q) @ section(q)
-        forms = annihilator(system, q)
+        along = m.generators(q) @ section(q)
+        forms = m.rows(q)
         mass = start
         if len(along) > forms.shape[1]:  # symmetries that change the time
-            forms = jnp.concatenate([-offsets_at(system, q)[:, None], forms], axis=1)
+            forms = jnp.concatenate([-m.offsets(q)[:, None], forms], axis=1)
             mass = jnp.eye(len(along)).at[1:, 1:].set(start)
         return ratio(forms @ along, sizes(forms, along[:, None], mass)[:, 0])
 
     # All at once, which is traced and compiled once.
-    places = jnp.stack([around, around + 2 * np.pi * turns] if system.angles else [around])
+    places = jnp.stack([around, around + 2 * np.pi * turns] if m.angles else [around])
     found = jax.vmap(jax.vmap(given), (None, 0, None))(ticks, places, velocities)
     here, *turned = (jax.tree.map(lambda x, k=k: x[k], found) for k in range(len(places)))
     return Survey(
         start,
-        system.potential(q),
-        system.forces(q, v),
-        annihilator(system, q),
-        offsets_at(system, q),
-        potential_gradient(system, q),
+        m.potential(q),
+        m.forces(q, v),
+        m.rows(q),
+        m.offsets(q),
+        m.potential_gradient(q),
         here,
         turned[0] if turned else {},
         turns,
         jax.vmap(measured)(ticks, around, velocities),
-        jnp.zeros(()) if system.group is None else system.group.defect(q),
-        {name: off(section) for name, section in system.sections().items()},
+        m.space.defect(q),
+        {name: off(section) for name, section in m.sections().items()},
     )
 
 
@@ -185,3 +182,12 @@ def is_mechanical(found: Survey) -> bool:
     )
     good = np.all(np.isfinite(momentum) & np.isfinite(expected), axis=1)
     return bool(np.all((np.abs(momentum - expected) <= bound)[good]))
+
+
+def observed(m: Mechanics, found: Survey) -> Mechanics:
+    """The same with the traits that values around a start tell."""
+    has = {
+        Trait.VARYING_MASS: not is_constant_metric(found),
+        Trait.GENERAL_LAGRANGIAN: not is_mechanical(found),
+    }
+    return m.with_traits({trait for trait, found in has.items() if found})

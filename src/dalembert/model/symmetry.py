@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.model.groups import Group, Product, Rn
-from dalembert.model.system import System
+from dalembert.model.system import Mechanics, System, lower
+from dalembert.model.traits import Trait
 from dalembert.numerics import matmul, matvec
 
 
@@ -65,7 +66,7 @@ class Symmetry(eqx.Module):
         parts = self.group.factors if isinstance(self.group, Product) else (self.group,)
         return all(isinstance(x, Rn) for x in parts)
 
-    def split(self, system: System) -> Split:
+    def split(self, system: System | Mechanics) -> Split:
         """Where shape and group stand; refuses a system without these coordinates."""
         names = system.coordinates
         missing = [x for x in self.on if x not in names]
@@ -76,8 +77,9 @@ class Symmetry(eqx.Module):
             )
         fibre = tuple(names.index(x) for x in self.on)
         shape = tuple(i for i in range(len(names)) if i not in fibre)
-        if system.group is None:
-            if system.velocity_dimension != system.dimension:
+        m = lower(system)
+        if Trait.COORDINATES in m.traits:
+            if Trait.EXTRA_VELOCITIES in m.traits:
                 raise ValueError(
                     f"Symmetry {self.words}: {system.label} keeps the velocities of a group without its coordinates, "
                     "and cannot be reduced again. Reduce the system it was made of by both groups at once, their "
@@ -91,9 +93,11 @@ class Symmetry(eqx.Module):
             return Split(shape, fibre, shape, fibre)
         return Split(shape, fibre, *self._factor(system, fibre))
 
-    def _factor(self, system: System, fibre: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _factor(
+        self, system: System | Mechanics, fibre: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The velocities of the shape, and of the factor that the symmetry is."""
-        whole: Any = system.group
+        whole: Any = lower(system).space
         refusal = f"Symmetry {self.words} on {system.label}: "
         if self.action is not None:
             raise ValueError(f"{refusal}on a GroupSystem the action is multiplication from the left")
@@ -114,48 +118,48 @@ class Symmetry(eqx.Module):
             raise ValueError(f"{refusal}{whole.name} has no factor {self.group.name} on these numbers")
         return tuple(i for i in range(speed) if i not in found), found
 
-    def join(self, system: System, r: Array, g: Array) -> Array:
+    def join(self, system: System | Mechanics, r: Array, g: Array) -> Array:
         """The configuration g (r, e)."""
         s = self.split(system)
         first = g if self.action is None else self.group.identity().astype(r.dtype)
         q = _ordered(r, first, s.shape, s.fibre)
         return q if self.action is None else self.action(g, q)
 
-    def section(self, system: System, r: Array) -> Array:
+    def section(self, system: System | Mechanics, r: Array) -> Array:
         """The configuration (r, e)."""
         return self.join(system, r, self.group.identity().astype(r.dtype))
 
-    def element(self, system: System, q: Array) -> Array:
+    def element(self, system: System | Mechanics, q: Array) -> Array:
         """g of q = g (r, e)."""
         return _taken(q, self.split(system).fibre)
 
-    def shape(self, system: System, q: Array) -> Array:
+    def shape(self, system: System | Mechanics, q: Array) -> Array:
         """r of q = g (r, e)."""
         if self.action is not None:
             q = self.action(self.group.inverse(self.element(system, q)), q)
         return _taken(q, self.split(system).shape)
 
-    def act(self, system: System, g: Array, q: Array) -> Array:
+    def act(self, system: System | Mechanics, g: Array, q: Array) -> Array:
         """g q."""
         if self.action is not None:
             return self.action(g, q)
         return self.join(system, self.shape(system, q), self.group.multiply(g, self.element(system, q)))
 
-    def push(self, system: System, g: Array, q: Array, v: Array) -> Array:
+    def push(self, system: System | Mechanics, g: Array, q: Array, v: Array) -> Array:
         """The velocity v at q, moved to g q; the body's on a GroupSystem, which does not change."""
-        if system.group is not None or self._translates:
+        if self._translates or Trait.GROUP in lower(system).traits:
             return v
         return jax.jvp(lambda x: self.act(system, g, x), (q,), (v,))[1]
 
-    def pull(self, system: System, g: Array, q: Array, p: Array) -> Array:
+    def pull(self, system: System | Mechanics, g: Array, q: Array, p: Array) -> Array:
         """The covector p at g q, moved to q."""
-        if system.group is not None or self._translates:
+        if self._translates or Trait.GROUP in lower(system).traits:
             return p
         return jax.vjp(lambda x: self.act(system, g, x), q)[1](p)[0]
 
-    def generators(self, system: System, q: Array) -> Array:
+    def generators(self, system: System | Mechanics, q: Array) -> Array:
         """(n, s) the velocities xi_Q(q) at q, one column a basis vector of the algebra."""
-        if system.group is not None:
+        if Trait.GROUP in lower(system).traits:
             s = self.split(system)
             own = self.group.adjoint(self.group.inverse(self.element(system, q)))
             rest = jnp.zeros((len(s.shape_velocity), own.shape[1]), q.dtype)
@@ -163,7 +167,7 @@ class Symmetry(eqx.Module):
         zero = jnp.zeros(self.group.dimension, q.dtype)
         return jax.jacfwd(lambda x: self.act(system, self.group.exp(x), q))(zero)
 
-    def spread(self, system: System, r: Array, change: Array, xi: Array) -> Array:
+    def spread(self, system: System | Mechanics, r: Array, change: Array, xi: Array) -> Array:
         """The velocity at (r, e) with r' = change and group velocity xi = g^-1 g'; columns too."""
         s = self.split(system)
         if self.action is None:
@@ -171,7 +175,7 @@ class Symmetry(eqx.Module):
         still = _ordered(change, jnp.zeros_like(xi), s.shape_velocity, s.fibre_velocity)
         return still + jnp.tensordot(self.generators(system, self.section(system, r)), xi, 1)
 
-    def parts(self, system: System, r: Array, p: Array) -> tuple[Array, Array]:
+    def parts(self, system: System | Mechanics, r: Array, p: Array) -> tuple[Array, Array]:
         """The covector p at (r, e), or rows of them, on changes of r and on the algebra."""
         s = self.split(system)
         on_shape = _taken(p, s.shape_velocity)
@@ -180,7 +184,7 @@ class Symmetry(eqx.Module):
         up = self.generators(system, self.section(system, r))
         return on_shape, matvec(up.T, p) if p.ndim == 1 else matmul(p, up)
 
-    def changes(self, system: System, r: Array, v: Array) -> tuple[Array, Array]:
+    def changes(self, system: System | Mechanics, r: Array, v: Array) -> tuple[Array, Array]:
         """r' and xi of a velocity at (r, e)."""
         s = self.split(system)
         change, xi = _taken(v, s.shape_velocity), _taken(v, s.fibre_velocity)
@@ -189,12 +193,13 @@ class Symmetry(eqx.Module):
         up = self.generators(system, self.section(system, r))
         return change - matvec(_taken(up.T, s.shape_velocity).T, xi), xi
 
-    def momentum(self, system: System, q: Any, v: Any) -> Array:
+    def momentum(self, system: System | Mechanics, q: Any, v: Any) -> Array:
         """(s,) the momentum <dL/dv, xi_Q> at a state, one number a basis vector of the algebra."""
-        if system.timed:
-            raise ValueError(f"{system.label} depends on time: give it as it is at one, system.at(t)")
+        m = lower(system)
+        if Trait.TIMED in m.traits and m.t is None:
+            raise ValueError(f"{m.label} depends on time: give it as it is at one, system.at(t)")
         q, v = jnp.asarray(q, float), jnp.asarray(v, float)
-        return matvec(self.generators(system, q).T, matvec(system.metric(q), v))
+        return matvec(self.generators(m, q).T, matvec(m.metric(q), v))
 
     @property
     def _translates(self) -> bool:

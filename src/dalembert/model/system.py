@@ -1,6 +1,6 @@
-"""Systems as values: a class to subclass."""
+"""Systems: what users write, and the one immutable value that everything else reads."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
@@ -10,15 +10,20 @@ import numpy as np
 from jax import Array
 
 from dalembert.model.groups import Group
-from dalembert.numerics import Recipe, current, is_traced
+from dalembert.model.groups.coordinates import Coordinates
+from dalembert.model.traits import Trait
+from dalembert.numerics import (
+    Recipe,
+    current,
+    is_traced,
+    is_written_constant,
+    matmul,
+    matvec,
+    null_space,
+    solve_spd,
+)
 
 T = TypeVar("T")
-
-
-@jax.jit
-def _second_derivative(system: "System", q: Array) -> Array:
-    """d2L/dv2 at v = 0; traced once, although a step asks for it many times."""
-    return jax.hessian(system.lagrangian, argnums=1)(q, jnp.zeros_like(q))
 
 
 class System(eqx.Module):
@@ -50,21 +55,15 @@ class System(eqx.Module):
 
     def lagrangian(self, q: Array, v: Array) -> Array:
         """Kinetic minus potential energy."""
-        return 0.5 * jnp.sum(v * jnp.sum(self.metric(q) * v, axis=-1)) - self.potential(q)
+        return lower(self).lagrangian(q, v)
 
     def metric(self, q: Array) -> Array:
         """The mass matrix M(q), from the Lagrangian where it is not given."""
-        if not self.gives("lagrangian"):
-            raise ValueError(
-                f"{type(self).__name__} gives neither lagrangian(q, v) nor metric(q); define one of the two"
-            )
-        return _second_derivative(current(self), q)
+        return lower(self).metric(q)
 
     def potential(self, q: Array) -> Array:
         """The potential energy V(q), from the Lagrangian where it is not given; else zero."""
-        if self.gives("lagrangian"):
-            return -self.lagrangian(q, jnp.zeros_like(q))
-        return jnp.zeros((), q.dtype)
+        return lower(self).potential(q)
 
     def constraints(self, q: Array) -> Array:
         """The matrix A(q), one row per one-form; no rows where the system has no constraint."""
@@ -75,7 +74,7 @@ class System(eqx.Module):
         return jnp.eye(self.velocity_dimension, dtype=q.dtype)
 
     def offsets(self, q: Array) -> Array:
-        """b(q) of affine constraints A(q) v = b(q), one number a one-form; zero by default."""
+        """b(q) of affine constraints A(q) v = b(q), one number per one-form; zero by default."""
         return jnp.zeros(self.constraints(q).shape[0], q.dtype)
 
     def drift(self, q: Array) -> Array:
@@ -84,7 +83,7 @@ class System(eqx.Module):
 
     def forces(self, q: Array, v: Array) -> Array:
         """Non-conservative forces, a covector; none by default."""
-        return jnp.zeros_like(v)
+        return lower(self).forces(q, v)
 
     def start(self, name: str | None = None) -> tuple[Array, Array]:
         """A start state (q0, v0) that the system recommends, by name; `starts` lists the names."""
@@ -139,9 +138,9 @@ class System(eqx.Module):
         """Whether the constraints are affine, A(q) v = b(q), and not linear."""
         return self.gives("offsets") or self.gives("drift")
 
-    def at(self, t: Any) -> "System":
-        """The system as it is at time t, with functions of q and v alone: itself, where nothing depends on time."""
-        return self
+    def at(self, t: Any) -> "Mechanics":
+        """The system as it is at time t, with functions of q and v alone."""
+        return lower(self).at(t)
 
     @property
     def label(self) -> str:
@@ -167,6 +166,245 @@ class System(eqx.Module):
     def velocity_dimension(self) -> int:
         """The number of components of a velocity."""
         return len(self.velocity_names)
+
+
+FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "offsets", "drift", "forces")
+"""Those that describe a system."""
+
+
+class Mechanics(eqx.Module):
+    """A system with all that follows from what its user gave, as it is at the time t.
+
+    `lower` makes it, and decides there what kind of system it is: its `traits`. Functions take the configuration q and
+    the velocity v, on a Lie group an element and the body's velocity; those of a system that depends on time are the
+    functions at `t`, which `at(t)` sets. Parts that follow from others are completed: the Lagrangian from metric and
+    potential or these from it, one-forms from the frame or the frame from them, drift from offsets or these from it.
+    """
+
+    system: System
+    """What the user wrote, with its parameters."""
+    t: Array | None
+    """The time; None where nothing depends on it, or where it has not been set."""
+    traits: frozenset[Trait] = eqx.field(static=True)
+    given: frozenset[str] = eqx.field(static=True)
+    """The functions that the user gave."""
+
+    def at(self, t: Any) -> "Mechanics":
+        """The same at the time t; itself, where nothing depends on time."""
+        return Mechanics(self.system, t, self.traits, self.given) if Trait.TIMED in self.traits else self
+
+    def with_traits(self, more: Iterable[Trait]) -> "Mechanics":
+        """The same with more traits."""
+        return Mechanics(self.system, self.t, self.traits | frozenset(more), self.given)
+
+    def later(self, h: Any) -> "Mechanics":
+        """The same a time h later."""
+        return self.at(None if self.t is None else self.t + h)
+
+    def own(self, name: str, *arguments: Array) -> Array:
+        """A function that the user gave."""
+        function = getattr(self.system, name)
+        if Trait.TIMED not in self.traits:
+            return function(*arguments)
+        if self.t is None:
+            raise ValueError(f"{self.label} depends on time: set it with at(t) before asking for its {name}")
+        return function(self.t, *arguments)
+
+    def lagrangian(self, q: Array, v: Array) -> Array:
+        """Kinetic minus potential energy, or what the user gave."""
+        if "lagrangian" in self.given:
+            return self.own("lagrangian", q, v)
+        return 0.5 * jnp.sum(v * jnp.sum(self.metric(q) * v, axis=-1)) - self.potential(q)
+
+    def metric(self, q: Array) -> Array:
+        """The mass matrix M(q)."""
+        if "metric" in self.given:
+            return self.own("metric", q)
+        if "lagrangian" not in self.given:
+            raise ValueError(
+                f"{self.class_name} gives neither lagrangian(q, v) nor metric(q); define one of the two"
+            )
+        return _second_derivative(current(self), q)
+
+    def momentum(self, q: Array, v: Array) -> Array:
+        """dL/dv, a covector."""
+        if "lagrangian" in self.given:
+            return jax.grad(self.lagrangian, argnums=1)(q, v)
+        return matvec(self.metric(q), v)
+
+    def hessian(self, q: Array, v: Array) -> Array:
+        """d2L/dv2 at (q, v), which for a Lagrangian that is not quadratic in v differs from the metric."""
+        if "lagrangian" in self.given:
+            return jax.hessian(self.lagrangian, argnums=1)(q, v)
+        return self.metric(q)
+
+    def potential(self, q: Array) -> Array:
+        """The potential energy V(q); zero where there is none."""
+        if "potential" in self.given:
+            return self.own("potential", q)
+        if "lagrangian" in self.given:
+            return -self.lagrangian(q, jnp.zeros(self.velocity_dimension, q.dtype))
+        return jnp.zeros((), q.dtype)
+
+    def potential_gradient(self, q: Array) -> Array:
+        """grad V(q), a covector for velocities."""
+        return self.space.gradient(self.potential, q)
+
+    def forces(self, q: Array, v: Array) -> Array:
+        """Non-conservative forces, a covector."""
+        return self.own("forces", q, v) if "forces" in self.given else jnp.zeros_like(v)
+
+    def rows(self, q: Array) -> Array:
+        """A(q), one row per one-form that vanishes on D."""
+        if "constraints" in self.given:
+            return self.own("constraints", q)
+        if "frame" in self.given:
+            return null_space(self.frame(q).T).T
+        return jnp.zeros((0, self.velocity_dimension), q.dtype)
+
+    def frame(self, q: Array) -> Array:
+        """B(q), whose columns span D."""
+        if "frame" in self.given:
+            return self.own("frame", q)
+        if "constraints" in self.given:
+            return null_space(self.rows(q))
+        return jnp.eye(self.velocity_dimension, dtype=q.dtype)
+
+    def offsets(self, q: Array) -> Array:
+        """b(q) of constraints A v = b, one number per row."""
+        if "offsets" in self.given:
+            return self.own("offsets", q)
+        a = self.rows(q)
+        return matvec(a, self.drift(q)) if "drift" in self.given else jnp.zeros(a.shape[0], q.dtype)
+
+    def drift(self, q: Array) -> Array:
+        """Z(q), a velocity that satisfies A v = b: the given one, else the shortest in the kinetic metric."""
+        if "drift" in self.given:
+            return self.own("drift", q)
+        if "offsets" not in self.given:
+            return jnp.zeros(self.velocity_dimension, q.dtype)
+        a = self.rows(q)
+        z = solve_spd(self.metric(q), a.T)
+        return matvec(z, solve_spd(matmul(a, z), self.offsets(q)))
+
+    def carried(self, q: Array, y: Array) -> Array:
+        """y + Z(q), the velocity of which y is the part in D; y where constraints are linear."""
+        return y + self.drift(q) if Trait.AFFINE in self.traits else y
+
+    def relative(self, q: Array, v: Array) -> Array:
+        """v - Z(q), the part in D of an allowed velocity; v where constraints are linear."""
+        return v - self.drift(q) if Trait.AFFINE in self.traits else v
+
+    def has_constant_metric(self, q: Array) -> bool:
+        """Whether the mass matrix is written without q and without time; only the shape of q counts."""
+        if Trait.TIMED not in self.traits:
+            return is_written_constant(self.metric, q)
+        z = jnp.zeros(q.shape[0] + 1, q.dtype)
+        return is_written_constant(lambda z: self.at(z[0]).metric(z[1:]), z)
+
+    @property
+    def conservative(self) -> bool:
+        """Whether the motion keeps its energy: there are no forces, no time and no drift."""
+        return self.traits.isdisjoint((Trait.FORCED, Trait.TIMED, Trait.AFFINE))
+
+    @property
+    def natural(self) -> bool:
+        """Whether nothing drives the motion: its functions do not depend on time, and its constraints are linear."""
+        return self.traits.isdisjoint((Trait.TIMED, Trait.AFFINE))
+
+    def generators(self, q: Array) -> Array:
+        """(n, k) the generators of the symmetries that the user gave; where time counts with its change first."""
+        return self.system.generators(self.t, q) if Trait.TIMED in self.traits else self.system.generators(q)  # pyright: ignore
+
+    def sections(self) -> Mapping[str, Callable[[Array], Array]]:
+        """Functions q -> xi whose generators lie in D, by name."""
+        given = self.system.sections()
+        if Trait.TIMED not in self.traits or not isinstance(given, Mapping):
+            return given
+
+        def now(section: Any) -> Any:
+            return (lambda q: section(self.t, q)) if callable(section) else section
+
+        return {name: now(section) for name, section in given.items()}
+
+    def along(self, function: Callable[["Mechanics", Array], Any], q: Array, v: Array) -> Any:
+        """d/dt of function(mechanics, q) along the motion, of what depends on time too."""
+        rate = self.space.velocity(q, v)
+        if Trait.TIMED not in self.traits:
+            return jax.jvp(lambda x: function(self, x), (q,), (rate,))[1]
+        t = jnp.asarray(self.t)
+        return jax.jvp(lambda s, x: function(self.at(s), x), (t, q), (jnp.ones_like(t), rate))[1]
+
+    @property
+    def space(self) -> Group:
+        """The space of configurations: the group, or coordinates."""
+        system = self.system
+        if system.group is not None:
+            return system.group
+        return Coordinates(system.coordinates, system.velocity_names, system.angles)
+
+    @property
+    def framed(self) -> bool:
+        """Whether D is described by a frame, which is preferred: it stays regular where one-forms may lose rank."""
+        return "frame" in self.given
+
+    @property
+    def constrained(self) -> bool:
+        """Whether there are constraints."""
+        return not self.given.isdisjoint(("constraints", "frame"))
+
+    @property
+    def label(self) -> str:
+        """The name for messages."""
+        return self.system.label
+
+    @property
+    def class_name(self) -> str:
+        """The name of the user's class."""
+        return self.system.class_name
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """One name per coordinate."""
+        return self.system.coordinates
+
+    @property
+    def angles(self) -> tuple[str, ...]:
+        """Coordinates of period 2 pi."""
+        return self.system.angles
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates."""
+        return self.system.dimension
+
+    @property
+    def velocity_dimension(self) -> int:
+        """The number of components of a velocity."""
+        return self.system.velocity_dimension
+
+
+@jax.jit
+def _second_derivative(mechanics: Mechanics, q: Array) -> Array:
+    """d2L/dv2 at v = 0; traced once, although a step asks for it many times."""
+    return jax.hessian(mechanics.lagrangian, argnums=1)(q, jnp.zeros(mechanics.velocity_dimension, q.dtype))
+
+
+def lower(system: System | Mechanics) -> Mechanics:
+    """The system as everything else reads it."""
+    if isinstance(system, Mechanics):
+        return system
+    given = frozenset(name for name in FUNCTIONS if system.gives(name))
+    on_group = system.group is not None
+    has = {
+        Trait.GROUP: on_group,
+        Trait.COORDINATES: not on_group,
+        Trait.EXTRA_VELOCITIES: not on_group and system.velocity_dimension != system.dimension,
+        Trait.TIMED: system.timed,
+        Trait.AFFINE: not given.isdisjoint(("offsets", "drift")),
+        Trait.FORCED: "forces" in given,
+    }
+    return Mechanics(system, None, frozenset(trait for trait, found in has.items() if found), given)
 
 
 def as_arrays(tree: T) -> T:

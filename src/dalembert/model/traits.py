@@ -1,10 +1,7 @@
-"""What kind of system it is: decided here, once, and read everywhere else."""
+"""What kind of system it is, in the words of a refusal."""
 
 from enum import Enum
 from typing import Any
-
-from dalembert.model.survey import Survey, is_constant_metric, is_mechanical
-from dalembert.model.system import System
 
 
 class Trait(Enum):
@@ -37,29 +34,13 @@ class Trait(Enum):
         "coordinates in which it is constant",
     )
 
-    def refusal(self, system: System) -> tuple[str, str]:
+    def refusal(self, system: Any) -> tuple[str, str]:
         """Both sentences, about this system."""
         words = {
             "system": system.label,
-            "kind": type(system).__name__,
-            "group": getattr(system.group, "name", ""),
-            "forces": f"forces({'t, ' * system.timed}q, v)",
+            "kind": system.class_name,
+            "group": system.space.name,
+            "forces": f"forces({'t, ' * (Trait.TIMED in system.traits)}q, v)",
         }
         refused, otherwise = self.value
         return refused.format(**words), otherwise.format(**words)
-
-
-def traits_of(system: System, survey: Survey | None = None) -> frozenset[Trait]:
-    """The traits that a description tells and, where its values are known around a start, those that they tell."""
-    on_group = system.group is not None
-    found: dict[Trait, Any] = {
-        Trait.GROUP: on_group,
-        Trait.COORDINATES: not on_group,
-        Trait.EXTRA_VELOCITIES: not on_group and system.velocity_dimension != system.dimension,
-        Trait.TIMED: system.timed,
-        Trait.AFFINE: system.affine,
-        Trait.FORCED: system.gives("forces"),
-        Trait.VARYING_MASS: survey is not None and not is_constant_metric(survey),
-        Trait.GENERAL_LAGRANGIAN: survey is not None and not is_mechanical(survey),
-    }
-    return frozenset(trait for trait, has in found.items() if has)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete import DiscreteConstraint, DiscreteLagrangian
-from dalembert.model import Symmetry, System, annihilator, offsets_at
+from dalembert.model import Mechanics, Symmetry, Trait
 from dalembert.numerics import matmul, matvec, newton, solve, solve_spd
 
 
@@ -26,7 +26,7 @@ class Step(NamedTuple):
     r1: Array
 
 
-def pulled(symmetry: Symmetry, full: System, step: Step, after: Array) -> Array:
+def pulled(symmetry: Symmetry, full: Mechanics, step: Step, after: Array) -> Array:
     """A covector at the end of a step, moved to (r1, e)."""
     g = symmetry.element(full, step.q1)
     return symmetry.pull(full, g, symmetry.section(full, step.r1), after)
@@ -41,32 +41,32 @@ class Case(eqx.Module):
     linear: bool = eqx.field(default=False, static=True)
     """Whether the equation for the group's part of a discrete step is linear, so that one solve does."""
 
-    def directions(self, symmetry: Symmetry, full: System, r: Array) -> Array:
+    def directions(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
         """(s, k) the group's velocity that goes with r', one column a direction of r."""
         raise NotImplementedError
 
-    def drift(self, symmetry: Symmetry, full: System, r: Array) -> Array | None:
+    def drift(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array | None:
         """The group's velocity where r' = 0; None where there is none."""
         return None
 
-    def group_velocity(self, symmetry: Symmetry, full: System, r: Array, change: Array) -> Array:
+    def group_velocity(self, symmetry: Symmetry, full: Mechanics, r: Array, change: Array) -> Array:
         """xi, from r' at a state."""
         xi, drift = matvec(self.directions(symmetry, full, r), change), self.drift(symmetry, full, r)
         return xi if drift is None else drift + xi
 
-    def missing(self, symmetry: Symmetry, full: System, rule: "Rule", step: Step, h: Array) -> Array:
+    def missing(self, symmetry: Symmetry, full: Mechanics, rule: "Rule", step: Step, h: Array) -> Array:
         """What must vanish for the group's part of a discrete step."""
         raise NotImplementedError
 
-    def contract(self, symmetry: Symmetry, full: System, r: Array, p: Array) -> Array:
+    def contract(self, symmetry: Symmetry, full: Mechanics, r: Array, p: Array) -> Array:
         """The full covector at (r, e) on the directions that are left."""
         raise NotImplementedError
 
-    def velocity(self, symmetry: Symmetry, full: System, r: Array, v: Array) -> Array:
+    def velocity(self, symmetry: Symmetry, full: Mechanics, r: Array, v: Array) -> Array:
         """The full velocity at (r, e)."""
         return symmetry.spread(full, r, v, self.group_velocity(symmetry, full, r, v))
 
-    def rest(self, symmetry: Symmetry, full: System, r: Array) -> Array:
+    def rest(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
         """The reduced momentum of r' = 0: that of drift and of the level."""
         drift = self.drift(symmetry, full, r)
         if drift is None:
@@ -74,26 +74,26 @@ class Case(eqx.Module):
         still = symmetry.spread(full, r, jnp.zeros_like(r), drift)
         return self.contract(symmetry, full, r, matvec(full.metric(symmetry.section(full, r)), still))
 
-    def metric(self, symmetry: Symmetry, full: System, r: Array) -> Array:
+    def metric(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
         """The mass matrix for r': lift^T M lift, the lift being r' with the group's velocity."""
         lift = self.directions(symmetry, full, r)
         on_shape, on_group = symmetry.parts(full, r, full.metric(symmetry.section(full, r)))
         on_shape, on_group = symmetry.parts(full, r, (on_shape + matmul(on_group, lift)).T)
         return on_shape.T + matmul(lift.T, on_group.T)
 
-    def potential(self, symmetry: Symmetry, full: System, r: Array) -> Array:
+    def potential(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
         """The potential energy; of a level with the energy of the momentum that is kept."""
         return full.potential(symmetry.section(full, r))
 
-    def constraints(self, symmetry: Symmetry, full: System, r: Array) -> Array:
+    def constraints(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
         """The one-forms that are left."""
-        return symmetry.parts(full, r, annihilator(full, symmetry.section(full, r)))[0]
+        return symmetry.parts(full, r, full.rows(symmetry.section(full, r)))[0]
 
-    def offsets(self, symmetry: Symmetry, full: System, r: Array) -> Array:
+    def offsets(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
         """Those of affine constraints that are left."""
-        return offsets_at(full, symmetry.section(full, r))
+        return full.offsets(symmetry.section(full, r))
 
-    def fibre(self, symmetry: Symmetry, full: System, rule: "Rule", r: Array, u: Array, h: Array) -> Array:
+    def fibre(self, symmetry: Symmetry, full: Mechanics, rule: "Rule", r: Array, u: Array, h: Array) -> Array:
         """w, the group's part of the step from r with shape velocity u, as a velocity."""
 
         def missing(w):
@@ -115,7 +115,7 @@ class Rule(eqx.Module):
     lagrangian: DiscreteLagrangian
     constraint: DiscreteConstraint
 
-    def step(self, symmetry: Symmetry, full: System, r: Array, u: Array, w: Array, h: Array) -> Step:
+    def step(self, symmetry: Symmetry, full: Mechanics, r: Array, u: Array, w: Array, h: Array) -> Step:
         """The full step from (r, e) with shape velocity u whose group part is w."""
         q0 = symmetry.section(full, r)
         r1 = r + h * u
@@ -132,20 +132,20 @@ class Chaplygin(Case):
     name = "Chaplygin"
     given = ("metric", "potential", "forces")
 
-    def directions(self, symmetry: Symmetry, full: System, r: Array) -> Array:
-        on_shape, on_group = symmetry.parts(full, r, annihilator(full, symmetry.section(full, r)))
+    def directions(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
+        on_shape, on_group = symmetry.parts(full, r, full.rows(symmetry.section(full, r)))
         return -solve(on_group, on_shape)
 
-    def drift(self, symmetry: Symmetry, full: System, r: Array) -> Array | None:
-        if not full.affine:
+    def drift(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array | None:
+        if Trait.AFFINE not in full.traits:
             return None
         q = symmetry.section(full, r)
-        return solve(symmetry.parts(full, r, annihilator(full, q))[1], offsets_at(full, q))
+        return solve(symmetry.parts(full, r, full.rows(q))[1], full.offsets(q))
 
-    def missing(self, symmetry: Symmetry, full: System, rule: Rule, step: Step, h: Array) -> Array:
+    def missing(self, symmetry: Symmetry, full: Mechanics, rule: Rule, step: Step, h: Array) -> Array:
         return rule.constraint.over_step(full, step.q0, step.q1, step.u, h)
 
-    def contract(self, symmetry: Symmetry, full: System, r: Array, p: Array) -> Array:
+    def contract(self, symmetry: Symmetry, full: Mechanics, r: Array, p: Array) -> Array:
         on_shape, on_group = symmetry.parts(full, r, p)
         return on_shape + matvec(self.directions(symmetry, full, r).T, on_group)
 
@@ -157,27 +157,27 @@ class Horizontal(Case):
     given = ("metric", "potential", "forces", "constraints", "offsets")
     level: Array = eqx.field(converter=jnp.asarray, kw_only=True)
 
-    def _blocks(self, symmetry: Symmetry, full: System, r: Array) -> tuple[Array, Array]:
+    def _blocks(self, symmetry: Symmetry, full: Mechanics, r: Array) -> tuple[Array, Array]:
         """The mass matrix on the group, and between group and shape."""
         on_group = symmetry.parts(full, r, full.metric(symmetry.section(full, r)))[1]
         mixed, own = symmetry.parts(full, r, on_group.T)
         return own, mixed
 
-    def directions(self, symmetry: Symmetry, full: System, r: Array) -> Array:
+    def directions(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
         own, mixed = self._blocks(symmetry, full, r)
         return -solve_spd(own, mixed)
 
-    def drift(self, symmetry: Symmetry, full: System, r: Array) -> Array | None:
+    def drift(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array | None:
         return solve_spd(self._blocks(symmetry, full, r)[0], self.level)
 
-    def missing(self, symmetry: Symmetry, full: System, rule: Rule, step: Step, h: Array) -> Array:
+    def missing(self, symmetry: Symmetry, full: Mechanics, rule: Rule, step: Step, h: Array) -> Array:
         after = rule.lagrangian.slots(full, step.q0, step.q1, step.u, h)[1]
         return symmetry.parts(full, step.r1, pulled(symmetry, full, step, after))[1] - self.level
 
-    def contract(self, symmetry: Symmetry, full: System, r: Array, p: Array) -> Array:
+    def contract(self, symmetry: Symmetry, full: Mechanics, r: Array, p: Array) -> Array:
         return symmetry.parts(full, r, p)[0]
 
-    def potential(self, symmetry: Symmetry, full: System, r: Array) -> Array:
+    def potential(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
         own, _ = self._blocks(symmetry, full, r)
         kept = 0.5 * jnp.sum(self.level * solve_spd(own, self.level))
         return full.potential(symmetry.section(full, r)) + kept
@@ -189,25 +189,25 @@ class Abelian(Case):
     name = "abelian"
     given = ("metric", "potential", "constraints", "offsets")
 
-    def group_velocity(self, symmetry: Symmetry, full: System, r: Array, change: Array) -> Array:
+    def group_velocity(self, symmetry: Symmetry, full: Mechanics, r: Array, change: Array) -> Array:
         return change[r.shape[0] :]
 
-    def velocity(self, symmetry: Symmetry, full: System, r: Array, v: Array) -> Array:
+    def velocity(self, symmetry: Symmetry, full: Mechanics, r: Array, v: Array) -> Array:
         return symmetry.spread(full, r, v[: r.shape[0]], v[r.shape[0] :])
 
-    def contract(self, symmetry: Symmetry, full: System, r: Array, p: Array) -> Array:
+    def contract(self, symmetry: Symmetry, full: Mechanics, r: Array, p: Array) -> Array:
         return jnp.concatenate(symmetry.parts(full, r, p))
 
-    def rest(self, symmetry: Symmetry, full: System, r: Array) -> Array:
+    def rest(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
         return jnp.zeros(full.velocity_dimension, r.dtype)
 
-    def constraints(self, symmetry: Symmetry, full: System, r: Array) -> Array:
-        return jnp.concatenate(symmetry.parts(full, r, annihilator(full, symmetry.section(full, r))), axis=-1)
+    def constraints(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
+        return jnp.concatenate(symmetry.parts(full, r, full.rows(symmetry.section(full, r))), axis=-1)
 
-    def metric(self, symmetry: Symmetry, full: System, r: Array) -> Array:
+    def metric(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
         mass = full.metric(symmetry.section(full, r))
         rows = jnp.concatenate(symmetry.parts(full, r, mass), axis=-1).T
         return jnp.concatenate(symmetry.parts(full, r, rows), axis=-1)
 
-    def fibre(self, symmetry: Symmetry, full: System, rule: Rule, r: Array, u: Array, h: Array) -> Array:
+    def fibre(self, symmetry: Symmetry, full: Mechanics, rule: Rule, r: Array, u: Array, h: Array) -> Array:
         return u[r.shape[0] :]

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from dalembert.methods import EDLA, VariationalDLA
-from dalembert.model import Symmetry, System, annihilator, as_arrays, frame_at
+from dalembert.model import Symmetry, System, Trait, as_arrays, lower
 from dalembert.numerics import hurried
 from dalembert.reduction.measured import NEAR, Invariance, check_action, complaint, invariance, place, samples
 
@@ -52,7 +52,7 @@ class Classification(NamedTuple):
 def _geometry(system: System, symmetry: Symmetry, t: Any, q: Any) -> Any:
     def one(t, q):
         here = system.at(t)
-        return frame_at(here, q), annihilator(here, q), symmetry.generators(here, q), here.metric(q)
+        return here.frame(q), here.rows(q), symmetry.generators(here, q), here.metric(q)
 
     return jax.vmap(one)(t, q)
 
@@ -218,10 +218,11 @@ def _singular(
     generators: np.ndarray,
 ) -> np.ndarray | None:
     """A configuration between samples where D and V share a direction; None where none is found."""
-    if not system.gives("constraints") or forms.shape[1] != generators.shape[2]:
+    m = lower(system)
+    if "constraints" not in m.given or forms.shape[1] != generators.shape[2]:
         return None  # one-forms computed from a frame may jump
     signs = np.sign(np.linalg.det(forms @ generators))
-    if np.all(signs == signs[0]) or system.group is not None:
+    if np.all(signs == signs[0]) or Trait.GROUP in m.traits:
         return None
     a, b = q[0], q[int(np.argmax(signs != signs[0]))]
     for _ in range(50):

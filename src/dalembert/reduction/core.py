@@ -8,17 +8,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.methods import EDLA, VariationalDLA
-from dalembert.model import Moment, Symmetry, System, along
+from dalembert.model import Mechanics, Symmetry, System, Trait, lower
 from dalembert.numerics import matvec
 from dalembert.reduction.cases import Abelian, Case, Horizontal, Rule
 
 
-def of(here: System) -> tuple["Reduced", System]:
-    """The reduced system and the full one, as it is at the time of a Moment."""
-    core: Any = here.system if isinstance(here, Moment) else here
+def of(here: Mechanics) -> tuple["Reduced", Mechanics]:
+    """The reduced system and the full one, at the same time."""
+    core: Any = here.system
     if not isinstance(core, Reduced):
         raise ValueError(f"this is the method of a reduced system, which da.reduce makes; got {here.label}")
-    return core, core.full.at(here.t) if isinstance(here, Moment) else core.full
+    return core, lower(core.full).at(here.t)
 
 
 class Reduced:
@@ -65,10 +65,11 @@ class Reduced:
 
     def gives(self, name: str) -> bool:
         """Whether the reduced system has this function."""
+        full = lower(self.full)
         if name == "forces" and isinstance(self.case, Abelian):
-            return self.full.gives("forces")
+            return Trait.FORCED in full.traits
         if name == "offsets":
-            return self.full.affine and "offsets" in self.case.given
+            return Trait.AFFINE in full.traits and "offsets" in self.case.given
         return name in self.case.given
 
     @property
@@ -94,7 +95,7 @@ def projected(core: Reduced, q: Array, v: Array) -> tuple[Array, Array]:
     return r, jnp.concatenate([change, xi]) if isinstance(core.case, Abelian) else change
 
 
-def gyroscopic(here: System, r: Array, v: Array) -> Array:
+def gyroscopic(here: Mechanics, r: Array, v: Array) -> Array:
     """The forces of the reduced equations: what is left of the full ones beside reduced energy and potential.
 
     With l(r, r', xi) the full Lagrangian, p = dl/d(r', xi), xi = X r' + Z and the reduced momentum
@@ -104,10 +105,9 @@ def gyroscopic(here: System, r: Array, v: Array) -> Array:
     """
     core, full = of(here)
     symmetry, case = core.symmetry, core.case
-    given = jnp.zeros(())  # forces of the full system, where it was reduced before
-    if full.gives("forces"):
-        q = symmetry.section(full, r)
-        given = case.contract(symmetry, full, r, full.forces(q, case.velocity(symmetry, full, r, v)))
+    # Forces of the full system, where it was reduced before.
+    given = full.forces(symmetry.section(full, r), case.velocity(symmetry, full, r, v))
+    given = case.contract(symmetry, full, r, given)
     if isinstance(case, Abelian):
         return given
     xi = case.group_velocity(symmetry, full, r, v)
@@ -121,11 +121,11 @@ def gyroscopic(here: System, r: Array, v: Array) -> Array:
         )
 
     force = jax.grad(lambda x: whole(x) - own(x))(r) + given
-    force = force - along(here, lambda s, x: case.rest(symmetry, of(s)[1], x), r, v)
+    force = force - here.along(lambda s, x: case.rest(symmetry, of(s)[1], x), r, v)
     if not isinstance(case, Horizontal):
         momentum = matvec(full.metric(symmetry.section(full, r)), symmetry.spread(full, r, v, xi))
         p = symmetry.parts(full, r, momentum)[1]
         turned = matvec(symmetry.group.bracket(xi).T, p)
         force = force + matvec(case.directions(symmetry, full, r).T, turned)
-        force = force + along(here, lambda s, x: matvec(case.directions(symmetry, of(s)[1], x).T, p), r, v)
+        force = force + here.along(lambda s, x: matvec(case.directions(symmetry, of(s)[1], x).T, p), r, v)
     return force

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete import DiscreteConstraint, DiscreteLagrangian
-from dalembert.model import System, Trait, later
+from dalembert.model import Mechanics, Trait
 from dalembert.reduction.cases import Chaplygin, Horizontal, Rule, Step, pulled
 from dalembert.reduction.core import Reduced, of
 
 
-def full_step(here: System, r: Array, u: Array, h: Array) -> tuple[Reduced, System, Step]:
+def full_step(here: Mechanics, r: Array, u: Array, h: Array) -> tuple[Reduced, Mechanics, Step]:
     """The reduced system, the full one, and the full step that begins at (r, e) with the reduced velocity u."""
     core, full = of(here)
     w = core.case.fibre(core.symmetry, full, core.discrete, r, u, h)
@@ -43,30 +43,30 @@ class ReducedLagrangian(DiscreteLagrangian):
     def spelling(self) -> str:
         return f"reduced={self.rule.lagrangian.spelling}"
 
-    def over_step(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+    def over_step(self, system: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         _, full, step = full_step(system, q0, u, h)
         return self.rule.lagrangian.over_step(full, step.q0, step.q1, step.u, h)
 
-    def slots(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> tuple[Array, Array]:
+    def slots(self, system: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> tuple[Array, Array]:
         _, full, step = full_step(system, q0, u, h)
         before, after = self.rule.lagrangian.slots(full, step.q0, step.q1, step.u, h)
-        return self._left(system, later(system, h), step, before, after)
+        return self._left(system, system.later(h), step, before, after)
 
-    def departing(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+    def departing(self, system: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         core, full, step = full_step(system, q0, u, h)
         p = self.rule.lagrangian.departing(full, step.q0, step.q1, step.u, h)
         return core.case.contract(core.symmetry, full, q0, p) - core.case.rest(core.symmetry, full, q0)
 
     def spacetime_slots(
-        self, system: System, t: Array, q0: Array, q1: Array, u: Array, h: Array
+        self, system: Mechanics, t: Array, q0: Array, q1: Array, u: Array, h: Array
     ) -> tuple[Array, Array]:
         here = system.at(t)
         core, full, step = full_step(here, q0, u, h)
-        before, after = self.rule.lagrangian.spacetime_slots(core.full, t, step.q0, step.q1, step.u, h)
-        there = later(here, h)
+        before, after = self.rule.lagrangian.spacetime_slots(full, t, step.q0, step.q1, step.u, h)
+        there = here.later(h)
         first, second = self._left(here, there, step, before[1:], after[1:])
         energies = [before[0], after[0]]
-        if isinstance(core.case, Chaplygin) and full.affine:
+        if isinstance(core.case, Chaplygin) and Trait.AFFINE in full.traits:
             # The horizontal direction of time goes along with the drift.
             end = of(there)[1]
             ends = ((full, q0, before[1:]), (end, step.r1, pulled(core.symmetry, end, step, after[1:])))
@@ -76,7 +76,7 @@ class ReducedLagrangian(DiscreteLagrangian):
         return jnp.concatenate([energies[0][None], first]), jnp.concatenate([energies[1][None], second])
 
     def _left(
-        self, here: System, there: System, step: Step, before: Array, after: Array
+        self, here: Mechanics, there: Mechanics, step: Step, before: Array, after: Array
     ) -> tuple[Array, Array]:
         """The full slots on the directions that are left."""
         (core, full), end = of(here), of(there)[1]
@@ -99,45 +99,45 @@ class ReducedConstraint(DiscreteConstraint):
     def spelling(self) -> str:
         return self.rule.constraint.spelling
 
-    def over_step(self, system: System, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        if not system.gives("constraints"):
+    def over_step(self, system: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        if not system.constrained:
             return jnp.zeros(0, q0.dtype)
         _, full, step = full_step(system, q0, u, h)
         return self.rule.constraint.over_step(full, step.q0, step.q1, step.u, h)
 
 
-def displacement(here: System, r0: Array, r1: Array, h: Array) -> Array:
+def displacement(here: Mechanics, r0: Array, r1: Array, h: Array) -> Array:
     """F(r0, r1), the group element by which a step between two shapes moves."""
     core, full, step = full_step(here, r0, (r1 - r0) / h, h)
     return core.symmetry.element(full, step.q1)
 
 
-def invariant(here: System, r0: Array, r1: Array, f: Array, h: Array) -> Array:
+def invariant(here: Mechanics, r0: Array, r1: Array, f: Array, h: Array) -> Array:
     """ell(r0, r1, f), the full discrete Lagrangian between (r0, e) and (r1, f)."""
     core, full = of(here)
     q0, q1 = core.symmetry.section(full, r0), core.symmetry.join(full, r1, f)
     return core.discrete.lagrangian(full, q0, q1, h)
 
 
-def reduced_value(here: System, r0: Array, r1: Array, h: Array) -> Array:
+def reduced_value(here: Mechanics, r0: Array, r1: Array, h: Array) -> Array:
     """The reduced discrete Lagrangian, ell(r0, r1, F(r0, r1))."""
     return invariant(here, r0, r1, displacement(here, r0, r1, h), h)
 
 
-def _by_group(here: System, r0: Array, r1: Array, h: Array) -> tuple[Array, Array]:
+def _by_group(here: Mechanics, r0: Array, r1: Array, h: Array) -> tuple[Array, Array]:
     """F, and d_f ell there, in the numbers of f."""
     f = displacement(here, r0, r1, h)
     return f, jax.grad(lambda f: invariant(here, r0, r1, f, h))(f)
 
 
-def forces(here: System, r0: Array, r1: Array, h: Array) -> tuple[Array, Array]:
+def forces(here: Mechanics, r0: Array, r1: Array, h: Array) -> tuple[Array, Array]:
     """beta0(r0, r1) and beta1(r0, r1), the discrete forces; minus those of [cortes2003] Proposition 3.
 
     Chaplygin: beta0 = d_f ell (R_f A(r0) - d_{r0} F), beta1 = -d_f ell (L_f A(r1) + d_{r1} F), A = -X; at a level mu
     beta_i = -mu dF/dr_i.
     """
     core, full = of(here)
-    end = of(later(here, h))[1]
+    end = of(here.later(h))[1]
     symmetry, case = core.symmetry, core.case
     f, slope = _by_group(here, r0, r1, h)
     by0, by1 = jax.jacfwd(lambda a, b: displacement(here, a, b, h), argnums=(0, 1))(r0, r1)
@@ -150,18 +150,18 @@ def forces(here: System, r0: Array, r1: Array, h: Array) -> tuple[Array, Array]:
     return -slope @ (right @ lift0 + by0), slope @ (left @ lift1 - by1)
 
 
-def time_forces(here: System, r0: Array, r1: Array, h: Array) -> tuple[Array, Array]:
+def time_forces(here: Mechanics, r0: Array, r1: Array, h: Array) -> tuple[Array, Array]:
     """F^-_t and F^+_t of [cortes2003] Proposition 3, which prints zero: the forces on time.
 
     Equations: F^-_t = d_f ell (d_{t0} F - A_t), F^+_t = d_f ell (d_{t1} F + A_t), with A_t = -Z, Z the drift.
     """
     core, full = of(here)
-    there = later(here, h)
+    there = here.later(h)
     f, slope = _by_group(here, r0, r1, h)
     zero = jnp.zeros((), r0.dtype)
 
     def moved(a, b):
-        return displacement(later(here, a), r0, r1, h - a + b)
+        return displacement(here.later(a), r0, r1, h - a + b)
 
     by0, by1 = jax.jacfwd(moved, argnums=(0, 1))(zero, zero)
     group = core.symmetry.group

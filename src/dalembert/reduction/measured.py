@@ -12,11 +12,9 @@ from dalembert.model import (
     TOLERANCE,
     Symmetry,
     System,
-    annihilator,
+    Trait,
     as_arrays,
-    displaced,
-    frame_at,
-    offsets_at,
+    lower,
 )
 from dalembert.numerics import hurried, matmul, matvec, solve_spd
 from dalembert.reduction.cases import Rule
@@ -67,7 +65,7 @@ def _places(system: System, at: Any) -> np.ndarray:
     except (TypeError, ValueError) as error:
         raise ValueError(f"at must be configurations, rows of {system.dimension} numbers: {error}") from None
     if at is None and not places.size:
-        zero = np.zeros(system.dimension) if system.group is None else np.asarray(system.group.identity())
+        zero = np.asarray(lower(system).space.identity())
         places = zero[None]
     if places.ndim != 2 or places.shape[1] != system.dimension or not places.size:
         raise ValueError(
@@ -75,10 +73,11 @@ def _places(system: System, at: Any) -> np.ndarray:
         )
     if not np.all(np.isfinite(places)):
         raise ValueError(f"at must be configurations of finite numbers; got {places.tolist()}")
-    if system.group is not None:
-        off = max(float(system.group.defect(jnp.asarray(x))) for x in places)
+    space = lower(system).space
+    if Trait.GROUP in lower(system).traits:
+        off = max(float(space.defect(jnp.asarray(x))) for x in places)
         if not off < TOLERANCE:
-            raise ValueError(f"at must be elements of {system.group.name}; one is off by {off:.3g}")
+            raise ValueError(f"at must be elements of {space.name}; one is off by {off:.3g}")
     return places
 
 
@@ -109,7 +108,7 @@ def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
 
 @hurried
 def _displaced(system: System, q: Array, x: Array) -> Array:
-    return jax.vmap(lambda q, x: displaced(system, q, x))(q, x)
+    return jax.vmap(lower(system).space.displaced)(q, x)
 
 
 @hurried
@@ -199,15 +198,15 @@ def _measured(system: System, symmetry: Symmetry, t: Array, q: Array, g: Array) 
     unit = jnp.sqrt(jnp.diagonal(masses[0]))
     found = {"V": energies, "L": _beyond_rounding(masses, unit[:, None] * unit[None, :])}
     if here.constrained:
-        frame = push(frame_at(here, q))
-        forms = jax.vmap(lambda x: annihilator(here, x))(points[1:])
+        frame = push(here.frame(q))
+        forms = jax.vmap(lambda x: here.rows(x))(points[1:])
         size = matvec(jnp.abs(forms[0]), jnp.max(jnp.abs(frame), axis=1))[:, None]
         left = jax.vmap(lambda a: matmul(a, frame))(forms)
         found["D"] = _beyond_rounding(jnp.concatenate([jnp.zeros_like(left[:1]), left]), size)
-        if here.affine:  # an allowed velocity stays one
-            a, b = annihilator(here, q), offsets_at(here, q)
+        if Trait.AFFINE in here.traits:  # an allowed velocity stays one
+            a, b = here.rows(q), here.offsets(q)
             drift = symmetry.push(here, g, q, matvec(a.T, solve_spd(matmul(a, a.T), b)))
-            there = jax.vmap(lambda x: offsets_at(here, x))(points[1:])
+            there = jax.vmap(lambda x: here.offsets(x))(points[1:])
             left = jax.vmap(lambda a: matvec(a, drift))(forms) - there
             size = matvec(jnp.abs(forms[0]), jnp.abs(drift)) + jnp.abs(there[0])
             off = _beyond_rounding(jnp.concatenate([jnp.zeros_like(left[:1]), left]), size)
@@ -251,7 +250,7 @@ def _discrete(system: System, symmetry: Symmetry, rule: Rule, s: Sample, h: Arra
 
         u, slope = s.v, jnp.zeros((0, s.v.shape[0]))
         if here.constrained:
-            slope = jnp.zeros((annihilator(here, s.q).shape[0], s.v.shape[0]), s.q.dtype)
+            slope = jnp.zeros((here.rows(s.q).shape[0], s.v.shape[0]), s.q.dtype)
 
             def nearer(_, carry):
                 u, _ = carry

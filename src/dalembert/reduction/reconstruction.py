@@ -7,7 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dalembert.model import TOLERANCE, annihilator, as_arrays, nearest_velocity, offsets_at, violates
+from dalembert.model import (
+    TOLERANCE,
+    Trait,
+    as_arrays,
+    lower,
+    nearest_velocity,
+    violates,
+)
 from dalembert.numerics import hurried, matvec, over_rows
 from dalembert.reduction.cases import Abelian, Horizontal
 from dalembert.reduction.core import Reduced, projected
@@ -23,17 +30,17 @@ _PART = 100_000
 def _to_shape(core: Any, t: Array, q: Array, v: Array) -> tuple[Array, ...]:
     """Shape, reduced velocity, momentum of the group; one-forms, their offsets, how far q is from the group, and the
     size of what the momentum is the sum of."""
-    full = core.full.at(t)
-    defect = jnp.zeros(()) if full.group is None else full.group.defect(q)
+    full = lower(core.full).at(t)
+    defect = full.space.defect(q)
     generators, mass = core.symmetry.generators(full, q), full.metric(q)
     momentum = matvec(generators.T, matvec(mass, v))
     size = matvec(jnp.abs(generators.T), matvec(jnp.abs(mass), jnp.abs(v)))
-    return *projected(core, q, v), momentum, annihilator(full, q), offsets_at(full, q), defect, size
+    return *projected(core, q, v), momentum, full.rows(q), full.offsets(q), defect, size
 
 
 def _to_momentum(core: Any, t: Array, q: Array, p: Array) -> Array:
     """The reduced momentum of a full one."""
-    symmetry, full = core.symmetry, core.full.at(t)
+    symmetry, full = core.symmetry, lower(core.full).at(t)
     r = symmetry.shape(full, q)
     back = symmetry.pull(full, symmetry.element(full, q), symmetry.section(full, r), p)
     return core.case.contract(symmetry, full, r, back) - core.case.rest(symmetry, full, r)
@@ -61,11 +68,11 @@ def project(core: Any, q: Any, v: Any, t: Any) -> Any:
         if np.any(violates(a, x, b)):
             raise ValueError(
                 f"project: the velocity violates the constraint of {core.full.label}: A(q) v = {a @ x}, expected "
-                f"{b if core.full.affine else 'zero'}"
+                f"{b if Trait.AFFINE in lower(core.full).traits else 'zero'}"
             )
         if not defect < TOLERANCE:
             raise ValueError(
-                f"project: q is not an element of {core.full.group.name}; it is off by {defect:.3g}"
+                f"project: q is not an element of {lower(core.full).space.name}; it is off by {defect:.3g}"
             )
     return (r, change) if q.ndim == 2 else (r[0], change[0])
 
@@ -194,7 +201,7 @@ def _accumulated(core: Any, g0: np.ndarray, moves: np.ndarray) -> np.ndarray:
 
 def _to_full(core: Any, t: Array, r: Array, v: Array, g: Array) -> tuple[Array, Array, Array]:
     """The full state of a reduced one at the group element g, and the configuration (r, e)."""
-    symmetry, full = core.symmetry, core.full.at(t)
+    symmetry, full = core.symmetry, lower(core.full).at(t)
     lifted, section = core.case.velocity(symmetry, full, r, v), symmetry.section(full, r)
     return symmetry.join(full, r, g), symmetry.push(full, g, section, lifted), section
 

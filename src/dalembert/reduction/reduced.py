@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.methods import EDLA, VariationalDLA
-from dalembert.model import RheonomicSystem, Symmetry, System, as_arrays
+from dalembert.model import RheonomicSystem, Symmetry, System, as_arrays, lower
 from dalembert.numerics import hurried
 from dalembert.reduction import discrete
 from dalembert.reduction.cases import Abelian, Case
@@ -183,21 +183,21 @@ class ReducedSystem(_Discrete, System):
     note: Note = eqx.field(default=Note(), static=True)
 
     def metric(self, q: Array) -> Array:
-        return self.case.metric(self.symmetry, self.full, q)
+        return self.case.metric(self.symmetry, lower(self.full), q)
 
     def potential(self, q: Array) -> Array:
-        return self.case.potential(self.symmetry, self.full, q)
+        return self.case.potential(self.symmetry, lower(self.full), q)
 
     def constraints(self, q: Array) -> Array:
         if not self.gives("constraints"):
             return System.constraints(self, q)
-        return self.case.constraints(self.symmetry, self.full, q)
+        return self.case.constraints(self.symmetry, lower(self.full), q)
 
     def offsets(self, q: Array) -> Array:
-        return self.case.offsets(self.symmetry, self.full, q)
+        return self.case.offsets(self.symmetry, lower(self.full), q)
 
     def forces(self, q: Array, v: Array) -> Array:
-        return gyroscopic(self, q, v) if self.gives("forces") else System.forces(self, q, v)
+        return gyroscopic(lower(self), q, v) if self.gives("forces") else System.forces(self, q, v)
 
 
 class ReducedRheonomicSystem(_Discrete, RheonomicSystem):
@@ -210,20 +210,20 @@ class ReducedRheonomicSystem(_Discrete, RheonomicSystem):
     note: Note = eqx.field(default=Note(), static=True)
 
     def metric(self, t: Array, q: Array) -> Array:
-        return self.case.metric(self.symmetry, self.full.at(t), q)
+        return self.case.metric(self.symmetry, lower(self.full).at(t), q)
 
     def potential(self, t: Array, q: Array) -> Array:
-        return self.case.potential(self.symmetry, self.full.at(t), q)
+        return self.case.potential(self.symmetry, lower(self.full).at(t), q)
 
     def constraints(self, t: Array, q: Array) -> Array:
         if not self.gives("constraints"):
             return RheonomicSystem.constraints(self, t, q)
-        return self.case.constraints(self.symmetry, self.full.at(t), q)
+        return self.case.constraints(self.symmetry, lower(self.full).at(t), q)
 
     def offsets(self, t: Array, q: Array) -> Array:
-        return self.case.offsets(self.symmetry, self.full.at(t), q)
+        return self.case.offsets(self.symmetry, lower(self.full).at(t), q)
 
     def forces(self, t: Array, q: Array, v: Array) -> Array:
         if not self.gives("forces"):
             return RheonomicSystem.forces(self, t, q, v)
-        return gyroscopic(self.at(t), q, v)
+        return gyroscopic(lower(self).at(t), q, v)

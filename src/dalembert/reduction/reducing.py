@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from dalembert.methods import EDLA, VariationalDLA
-from dalembert.model import Symmetry, System, as_arrays, check_system
+from dalembert.model import Symmetry, System, Trait, as_arrays, check_system, lower
 from dalembert.numerics import hurried, solve
 from dalembert.reduction.cases import Abelian, Chaplygin, Horizontal, Rule
 from dalembert.reduction.classification import Classification, classify
@@ -70,7 +70,7 @@ def reduce(
         case = Horizontal(level=_level(symmetry, level))
     else:
         case = Abelian()
-    made = ReducedRheonomicSystem if system.timed else ReducedSystem
+    made = ReducedRheonomicSystem if Trait.TIMED in lower(system).traits else ReducedSystem
     words = _words(system, symmetry, found, kind, level)
     reduced = made(system, symmetry, case, method, Note(words))
     if kind == "abelian":
@@ -119,7 +119,9 @@ def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) 
         )
     other = roots[:, 1] - roots[:, 0]
     turns = np.zeros(group.dimension, bool)
-    if system.group is None:  # there the group's part of a step is made of the numbers of an element
+    if (
+        Trait.COORDINATES in lower(system).traits
+    ):  # there the group's part of a step is made of the numbers of an element
         turns[:] = [x in group.angles for x in group.coordinates]
     other = np.where(turns, np.remainder(other + np.pi, 2 * np.pi) - np.pi, other)
     steps = _STEP * np.max(np.abs(given.v), axis=1)
@@ -208,7 +210,7 @@ def _words(system: System, symmetry: Symmetry, found: Classification, kind: str,
 
 def _equation(core: Any, s: Sample, h: Any) -> tuple[Any, Any]:
     """What must vanish for the group's part of a step, and what it is made of; steps are as long for every h."""
-    symmetry, full = core.symmetry, core.full.at(s.t)
+    symmetry, full = core.symmetry, lower(core.full).at(s.t)
     r, split = symmetry.shape(full, s.q), symmetry.split(full)
     u = (_STEP / h) * s.v[np.array(split.shape_velocity, int)]
     rule: Rule = core.discrete

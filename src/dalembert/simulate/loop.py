@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.methods import Method, State, Status
-from dalembert.model import TOLERANCE, System, annihilator, nearest_velocity, offsets_at, violates
+from dalembert.model import TOLERANCE, System, lower, nearest_velocity, violates
 from dalembert.numerics import compiled, solve_spd
 
 CAPACITY = 8192
@@ -52,22 +52,20 @@ def start_fault(system: System, q: Array, v: Array, t: Any) -> Array:
 
     On a group, whether q is an element; the mass matrix; whether v satisfies the constraint.
     """
-    system = system.at(t)
-    mass = system.metric(q)
-    bad = jnp.any(violates(annihilator(system, q), v, offsets_at(system, q), mass))
+    m = lower(system).at(t)
+    mass = m.metric(q)
+    bad = jnp.any(violates(m.rows(q), v, m.offsets(q), mass))
     fault = jnp.where(bad, Status.OFF_CONSTRAINT.code, Status.OK.code)
     unit = jnp.sqrt(jnp.abs(jnp.diagonal(mass)))
     # A matrix that is not positive definite has no solution here.
     definite = jnp.isfinite(jnp.sum(solve_spd(mass / (unit[:, None] * unit), jnp.ones_like(unit))))
     fault = jnp.where(definite, fault, Status.NOT_DEFINITE.code)
-    if system.group is None:
-        return fault
-    return jnp.where(system.group.defect(q) < TOLERANCE, fault, Status.NO_ELEMENT.code)
+    return jnp.where(m.space.defect(q) < TOLERANCE, fault, Status.NO_ELEMENT.code)
 
 
 def first_carry(system: System, method: Method, start: State, h: Array) -> Carry:
     """The loop before its first step."""
-    memory = method.init(system, start, h)
+    memory = method.init(lower(system), start, h)
     held = start if method.variable_step else start._replace(t=None)
     zero = jnp.zeros((), int)
     return Carry(
@@ -90,27 +88,28 @@ def begin(system: System, method: Method, start: State, h: Array) -> tuple[Carry
 
 def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
     """The row of the current state, full turns added back to angles."""
-    (q, v, t), near = _with_time(carry, h), None
+    (q, v, t), near, m = _with_time(carry, h), None, lower(system)
     if system.angles:
         near = q
         # Adding turns rounds the angle, so the velocity is projected onto D where the row says q is.
         turned = jnp.any(carry.turns != 0)
         q = q + 2 * jnp.pi * carry.turns
-        v = jnp.where(turned, nearest_velocity(system.at(t), q, v), v)
+        v = jnp.where(turned, nearest_velocity(m.at(t), q, v), v)
     state = State(q, v, t)
-    v_full, multipliers = method.output(system, state, carry.memory, h)
+    v_full, multipliers = method.output(m, state, carry.memory, h)
     when = t if method.variable_step else None
-    return Rows(q, v, v_full, multipliers, when, method.told(system, state, carry.memory), near)
+    return Rows(q, v, v_full, multipliers, when, method.told(m, state, carry.memory), near)
 
 
 def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:
     """The loop after one more step, which counts only if its code says that all is well."""
-    state, memory, report = method.step(system, _with_time(carry, h), carry.memory, h)
+    m = lower(system)
+    state, memory, report = method.step(m, _with_time(carry, h), carry.memory, h)
     if carry.state.t is None:
         state = state._replace(t=carry.t0 + (carry.step + 1) * h)
     # A sum is finite only if all its terms are. The potential may be undefined although its gradient is not; it is
     # asked for where the step ends, full turns included, because the step may have computed its parts there.
-    here, turns = system.at(state.t), carry.turns
+    here, turns = m.at(state.t), carry.turns
     potential = here.potential(state.q)
     if system.angles:
         is_angle = np.array([name in system.angles for name in system.coordinates])

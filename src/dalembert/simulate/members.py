@@ -10,9 +10,12 @@ import numpy as np
 from dalembert.methods import Method, Status
 from dalembert.model import (
     System,
+    Trait,
     check_start,
     check_system,
     check_turns,
+    lower,
+    observed,
     real_numbers,
 )
 from dalembert.numerics import compiled
@@ -76,12 +79,13 @@ def check_members(
         np.flatnonzero(found == status.code)
         for status in (Status.NO_ELEMENT, Status.OFF_CONSTRAINT, Status.NOT_DEFINITE)
     )
-    if off.size and system.group is not None:
-        raise ValueError(f"{system.label}: q0 is not an element of {system.group.name} for {_members(off)}")
+    m = lower(system)
+    if off.size:
+        raise ValueError(f"{m.label}: q0 is not an element of {m.space.name} for {_members(off)}")
     if bad.size:
         raise ValueError(
             f"{system.label}: the start velocity violates the constraint A(q0) v0 = "
-            f"{'b(q0)' if system.affine else 0} for {_members(bad)}; start each member with a velocity that its own "
+            f"{'b(q0)' if Trait.AFFINE in m.traits else 0} for {_members(bad)}; start each member with a velocity that its own "
             "constraint allows"
         )
     if negative.size:
@@ -89,7 +93,7 @@ def check_members(
             f"{system.label}: the mass matrix is not positive definite at the start for {_members(negative)}; check "
             "that masses and moments of inertia are positive"
         )
-    method.check(system, check_start(system, q0[0], v0[0], quick_survey, t0))
+    method.check(observed(m, check_start(system, q0[0], v0[0], quick_survey, t0)))
     method.check_start(system, q0[0], v0[0], t0)
 
 

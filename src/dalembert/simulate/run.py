@@ -13,7 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import Method, State, Status
-from dalembert.model import System, as_arrays, check_start, check_system, nearest_velocity, refuse_masked
+from dalembert.model import (
+    System,
+    as_arrays,
+    check_start,
+    check_system,
+    lower,
+    nearest_velocity,
+    observed,
+    refuse_masked,
+)
 from dalembert.numerics import current, fingerprint, hurried, is_traced, one_look
 from dalembert.simulate.differentiable import differentiable_run
 from dalembert.simulate.engine import contents, engine, has_kernel, quick_survey
@@ -139,7 +148,7 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
         return
 
     def look() -> None:
-        method.check(system, check_start(system, q0, v0, quick_survey, t0))
+        method.check(observed(lower(system), check_start(system, q0, v0, quick_survey, t0)))
         method.check_start(system, q0, v0, t0)
 
     _outside(look)

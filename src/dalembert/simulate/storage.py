@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import Status, method_from_text
-from dalembert.model import System, annihilator, total_energy
+from dalembert.model import System, Trait, lower, total_energy
 from dalembert.numerics import hurried, is_traced
 from dalembert.simulate.durable import (
     MANIFEST,
@@ -128,9 +128,12 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
         **told,
         "method": sol.method.spelling if sol.method is not None else stored["method"],
         "save_every": sol.save_every,
+        "traits": json.dumps(sorted(trait.name for trait in sol.traits)),
         "versions": json.dumps(versions()),
     }
-    group = system.group.name if system is not None and system.group is not None else stored.get("group")
+    group = (
+        lower(system).space.name if Trait.GROUP in sol.traits and system is not None else stored.get("group")
+    )
     if group:
         data.attrs["group"] = group
     if many:
@@ -173,9 +176,7 @@ def _told(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
             for i, size in enumerate(np.shape(x)[len(rows) :])
         ]
         found[f"told_{name}"] = ((*rows, *axes), np.asarray(x))
-    if not sol.changed and (
-        (sol.system is not None and sol.system.affine) or "moving_energy" in (sol.stored or {})
-    ):
+    if not sol.changed and Trait.AFFINE in sol.traits:
         found["moving_energy"] = (rows, sol.moving_energy())
     return found
 
@@ -491,8 +492,16 @@ def unlike(sol: Trajectory, system: System) -> str:
 def _measures(system: System, t: Any, q: Any, near: Any, v: Any) -> tuple[Any, ...]:
     """Energy and residual of the constraint, each with the size of the terms that may cancel in it."""
     here = system.at(t)
-    terms = jnp.max(jnp.abs(annihilator(here, q)) @ jnp.abs(v), initial=0.0)
+    terms = jnp.max(jnp.abs(here.rows(q)) @ jnp.abs(v), initial=0.0)
     return total_energy(here, near, v), here.potential(near), residual_at(here, q, v), terms
+
+
+def _traits(data: "xarray.Dataset") -> list[str]:
+    """The names of the system's traits; files before version 0.10 tell of two of them only."""
+    if "traits" in data.attrs:
+        return json.loads(data.attrs["traits"])
+    old = {Trait.GROUP: data.attrs.get("group"), Trait.AFFINE: "moving_energy" in data}
+    return [trait.name for trait, found in old.items() if found]
 
 
 def _trajectory(data: "xarray.Dataset", system: System | None) -> Trajectory:
@@ -505,6 +514,7 @@ def _trajectory(data: "xarray.Dataset", system: System | None) -> Trajectory:
         "coordinates": data.coordinate.values.tolist(),
         "velocities": data[data.v.dims[-1]].values.tolist(),
         "group": told.get("group"),
+        "traits": _traits(data),
         "units": data.unit.values.tolist() if "unit" in data.coords else [],
         **{key: told[key] for key in ("system", "parameters", "options", "method", "versions")},
         **{

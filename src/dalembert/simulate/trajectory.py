@@ -10,7 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import Method, Status, parasitic_amplitude
-from dalembert.model import System, acceleration, annihilator, moving_energy, offsets_at, total_energy
+from dalembert.model import (
+    Mechanics,
+    System,
+    Trait,
+    acceleration,
+    lower,
+    moving_energy,
+    total_energy,
+)
 from dalembert.numerics import compiled, current, fingerprint, is_traced
 
 if TYPE_CHECKING:
@@ -20,27 +28,28 @@ if TYPE_CHECKING:
 views: dict[str, Callable[..., Any]] = {}
 
 
-def residual_at(system: System, q, v):
+def residual_at(m: Mechanics, q, v):
     """The largest entry of A(q) v, or of A(q) v - b(q) where the constraints are affine."""
-    found = jnp.sum(annihilator(system, q) * v, axis=-1)
-    return jnp.max(jnp.abs(found - offsets_at(system, q) if system.affine else found), initial=0.0)
+    return jnp.max(jnp.abs(jnp.sum(m.rows(q) * v, axis=-1) - m.offsets(q)), initial=0.0)
 
 
-def _multiplier(system: System, q, v):
-    return acceleration(system, q, v)[1]
+def _multiplier(m: Mechanics, q, v):
+    return acceleration(m, q, v)[1]
 
 
 @cache
 def _over_rows(function: Callable) -> Callable:
     """The function at every row of one trajectory."""
-    return compiled(lambda system, t, q, v: jax.vmap(lambda t, q, v: function(system.at(t), q, v))(t, q, v))
+    return compiled(
+        lambda system, t, q, v: jax.vmap(lambda t, q, v: function(lower(system).at(t), q, v))(t, q, v)
+    )
 
 
 @lru_cache(maxsize=256)
 def _over_members(function: Callable, varied: tuple[bool, ...], tree: Any) -> Callable:
     """The function at every row of every member."""
     axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])
-    rows = jax.vmap(lambda system, t, q, v: function(system.at(t), q, v), (None, 0, 0, 0))
+    rows = jax.vmap(lambda system, t, q, v: function(lower(system).at(t), q, v), (None, 0, 0, 0))
     return compiled(lambda system, t, q, v: jax.vmap(rows, (axes, 0, 0, 0))(system, t, q, v))
 
 
@@ -83,6 +92,13 @@ class Trajectory(eqx.Module):
     """Of what the system's functions read when the run was made; they must still read the same to be measured by."""
     told: dict[str, Any] = eqx.field(default_factory=dict)
     """(K,) numbers the method says of the step that ends at a row, by name; those of EDLA are in its docstring."""
+
+    @property
+    def traits(self) -> frozenset[Trait]:
+        """What kind of system it is; of a run that was loaded without its system, what its file says."""
+        if self.system is not None:
+            return lower(self.system).traits
+        return frozenset(Trait[name] for name in (self.stored or {}).get("traits", ()))
 
     @property
     def multipliers(self) -> Any:
@@ -175,11 +191,11 @@ class Trajectory(eqx.Module):
     @property
     def elements(self) -> Any:
         """Of a system on a Lie group: (K, ...) the configurations as matrices."""
-        if self.system is None or self.system.group is None:
+        if self.system is None or Trait.GROUP not in self.traits:
             raise ValueError(
                 "elements are those of a Lie group; this run is in coordinates, or without its system"
             )
-        matrix = jax.vmap(self.system.group.matrix)
+        matrix = jax.vmap(lower(self.system).space.matrix)
         return self._plain((jax.vmap(matrix) if np.ndim(self.q) == 3 else matrix)(jnp.asarray(self.q)))
 
     def member(self, i: int) -> "Trajectory":

@@ -7,7 +7,7 @@ import numpy as np
 
 from dalembert.diagnostics.variable_steps import edla_well_posedness
 from dalembert.methods import EDLA, FrameGradient, Method, Reference, Status, VariationalDLA
-from dalembert.model import System, as_arrays, total_energy
+from dalembert.model import System, as_arrays, lower, total_energy
 from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory, simulate
 from dalembert.studies.lab import Lab
@@ -243,7 +243,7 @@ def _ending(lab: Lab, problem: Problem) -> Ending:
 def rival(problem: Problem, run: Trajectory, rows: int | None = None) -> Rival:
     """What there is to say of a run, or of its first rows."""
     t, q, v = (np.asarray(x)[:rows] for x in (run.t, run.q, run.v))
-    energy, system = over_rows(total_energy), as_arrays(problem.system)
+    energy, system = over_rows(total_energy), lower(as_arrays(problem.system))
     ends = energy(system, q, v)
     if "E_plus" in run.told:  # the same without the digits that differences lose
         middle = np.asarray(run.told["E_plus"])[1:rows]

@@ -6,7 +6,7 @@ import numpy as np
 
 from dalembert.discrete import Midpoint, PointConstraint, legendre_plus
 from dalembert.methods import GNI, Method, VariationalDLA
-from dalembert.model import System, as_arrays, project
+from dalembert.model import System, as_arrays, lower, project
 from dalembert.numerics import compiled, solve_spd
 from dalembert.simulate import simulate
 from dalembert.studies.drawing import legend_below, log_axis, panels
@@ -72,7 +72,7 @@ def from_pair(system: Any, method: Method, q0: Any, v0: Any, h: float, steps: in
     """The positions of a DLA run that the pair (q0, q1) starts, q1 from the exact motion; both included."""
     q0 = np.asarray(q0, float)
     q1 = system.solution(np.array([h]), q0, v0)[0][0]
-    v1 = _arriving(as_arrays(system), q0, q1, np.asarray(h))
+    v1 = _arriving(lower(as_arrays(system)), q0, q1, np.asarray(h))
     run = simulate(system, method, q1, v1, h=h, steps=steps - 1)
     return np.concatenate([q0[None], run.q])
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from dalembert.diagnostics import parasitic_levels
 from dalembert.methods import GNI, FrameGradient, Method, parasitic_amplitude
-from dalembert.model import as_arrays, total_energy
+from dalembert.model import as_arrays, lower, total_energy
 from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory, simulate
 from dalembert.studies.drawing import legend_below, log_axis, panels
@@ -116,7 +116,7 @@ def measure(lab: Lab) -> Measured:
                 run = simulate(sleigh, method, q0, v0, h=STEP, steps=STEPS)
             q = np.asarray(run.q)
             middle = over_rows(total_energy)(
-                as_arrays(sleigh), (q[1:] + q[:-1]) / 2, np.diff(q, axis=0) / STEP
+                lower(as_arrays(sleigh)), (q[1:] + q[:-1]) / 2, np.diff(q, axis=0) / STEP
             )
             runs[coordinates, name] = Run(
                 q,

@@ -9,7 +9,7 @@ import numpy as np
 
 from dalembert.discrete import Midpoint, momentum_map, momentum_residual, nonholonomic_momentum
 from dalembert.methods import GNI, FrameGradient, parasitic_amplitude
-from dalembert.model import as_arrays
+from dalembert.model import as_arrays, lower
 from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory, simulate
 from dalembert.studies.drawing import log_axis, panels
@@ -118,7 +118,7 @@ def measure(lab: Lab) -> Measured:
             kept(run),
             np.asarray(parasitic_amplitude(run)),
             np.asarray(frame.q),
-            over_rows(_contraction)(as_arrays(system), frame.q, frame.v),
+            over_rows(_contraction)(lower(as_arrays(system)), frame.q, frame.v),
             warned(told),
         )
     q, ours = boards["relative"].q, over_rows(Snakeboard.constraints)
@@ -129,7 +129,7 @@ def measure(lab: Lab) -> Measured:
 def kept(run: Trajectory) -> Kept:
     """Momenta from pairs of points, and the momentum equation from triples."""
     q, h = np.asarray(run.q), np.full(len(run.q), STEP)
-    system = as_arrays(run.system)
+    system = lower(as_arrays(run.system))
     momenta = over_rows(_momenta)(system, q[:-1], q[1:], h[1:])
     equation = over_rows(_equation)(system, q[:-2], q[1:-1], q[2:], h[2:])
     energy = np.asarray(run.energy(full=True))

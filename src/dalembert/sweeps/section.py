@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.model import wrong
+from dalembert.model import Trait, lower, wrong
 from dalembert.simulate import Trajectory
 from dalembert.sweeps.axes import is_number, is_whole
 from dalembert.sweeps.complaint import Complaint
@@ -50,7 +50,7 @@ def crossings(
     A row on the section is a crossing for the rows before it, none for those after: a start there does not count.
     """
     system = sol.system
-    if system is None or system.group is not None or coordinate not in system.coordinates:
+    if system is None or Trait.GROUP in lower(system).traits or coordinate not in system.coordinates:
         raise ValueError(f"a section needs a coordinate of the system, got {coordinate!r}")
     if system.velocity_names != system.coordinates:
         raise ValueError(f"a section needs velocities of coordinates, which {system.label} has not")

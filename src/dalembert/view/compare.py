@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dalembert.model import as_arrays
+from dalembert.model import Trait, as_arrays
 from dalembert.simulate import Trajectory
 from dalembert.view import names as named
 from dalembert.view.curves import draw_deviation, mean_window, name_deviation
@@ -169,7 +169,7 @@ def _all(runs: list[Run], full: bool, x: str | None, y: str | None) -> tuple[Fig
         panels["energy"].sharex(panels["constraint"])
         panels["energy"].tick_params(labelbottom=False)
         panels["energy"].set_xlabel("")
-        affine = first.system is not None and first.system.affine
+        affine = Trait.AFFINE in first.traits
         panels["constraint"].set_ylabel("|A v - b|" if affine else "|A v|")
     figure.suptitle(_heading(runs), x=0.01, ha="left", fontsize="medium")
     return figure, panels

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.model import Trait, lower
 from dalembert.numerics import over_rows
 from dalembert.simulate import Trajectory
 
@@ -74,15 +75,14 @@ def _units(sol: Trajectory) -> dict[str, str]:
 
 def group_name(sol: Trajectory) -> str | None:
     """The Lie group of the configurations."""
-    if sol.system is not None:
-        return None if sol.system.group is None else sol.system.group.name
-    return (sol.stored or {}).get("group")
+    if Trait.GROUP not in sol.traits:
+        return None
+    return lower(sol.system).space.name if sol.system is not None else (sol.stored or {}).get("group")
 
 
 def keeps_energy(sol: Trajectory) -> bool:
     """Whether the exact motion keeps the energy, as far as the system's description tells."""
-    system = sol.system
-    return system is None or not (system.timed or system.affine or system.gives("forces"))
+    return sol.system is None or lower(sol.system).conservative
 
 
 def velocities(sol: Trajectory) -> tuple[str, ...]:
@@ -148,10 +148,9 @@ def integrals(
         found = [Quantity(name, values_of(sol, name, function), True) for name, function in names.items()]
     else:
         system = sol.system
-        stored = sol.stored or {}
         made: dict[str, Callable[[], Quantity]] = {}
         made[ENERGY] = lambda: Quantity(ENERGY, np.asarray(sol.energy(full=full)), keeps_energy(sol))
-        if (system is not None and system.affine) or "moving_energy" in stored:
+        if Trait.AFFINE in sol.traits:
             made[MOVING] = lambda: Quantity(MOVING, np.asarray(sol.moving_energy()), False)
         for name in system.integrals() if system is not None else ():
             made[name] = lambda name=name: Quantity(name, values_of(sol, name), True)
@@ -176,7 +175,7 @@ def quantity(sol: Trajectory, name: str) -> np.ndarray:
     if name == "t":
         return np.asarray(sol.t)
     known = [*coordinates(sol), *velocities(sol), "t", ENERGY]
-    known += [MOVING] if sol.system is not None and sol.system.affine else []
+    known += [MOVING] if Trait.AFFINE in sol.traits else []
     known += list(sol.system.integrals()) if sol.system is not None else []
     if name not in known:
         raise ValueError(f"{system_name(sol)} has no quantity {name!r}; choose from: {', '.join(known)}")

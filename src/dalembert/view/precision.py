@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 
@@ -11,8 +12,7 @@ from dalembert.diagnostics import fitted_order
 from dalembert.diagnostics.order import PLATEAU
 from dalembert.methods import Composition, Method, Reference
 from dalembert.methods.composition import fractions
-from dalembert.model import System, as_arrays, difference
-from dalembert.numerics import over_rows
+from dalembert.model import System, Trait, lower
 from dalembert.simulate import SimulationError, Trajectory, simulate
 from dalembert.view.style import FLOOR, axes, log_numbers, log_ticks, run_styles, title
 
@@ -130,7 +130,11 @@ def _run(system, method, q0, v0, h: float, steps: int, t0: float) -> Trajectory 
 
 def _exact(system: Any, reference: Any, q0: np.ndarray, v0: np.ndarray, t0: float) -> Callable:
     """A function from the time since the start to the exact (q, v)."""
-    if reference is None and not system.timed and callable(getattr(system, "solution", None)):
+    if (
+        reference is None
+        and Trait.TIMED not in lower(system).traits
+        and callable(getattr(system, "solution", None))
+    ):
         try:
             system.solution(np.zeros(1), q0, v0)
             reference = system.solution
@@ -170,7 +174,9 @@ def _error(sol: Trajectory, exact: Callable, of: str, t: float, t0: float) -> fl
     if of == "v":
         gap = np.asarray(sol.v[-1]) - v
     else:
-        gap = over_rows(difference)(as_arrays(sol.system), q[None], np.asarray(sol.q)[-1:])[0]
+        gap = np.asarray(
+            lower(sol.system).space.difference(jnp.asarray(q), jnp.asarray(np.asarray(sol.q)[-1]))
+        )
     return float(np.sqrt(np.mean(gap**2)))
 
 

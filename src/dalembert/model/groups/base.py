@@ -118,6 +118,19 @@ class Group(eqx.Module):
         zero = jnp.zeros((), g.dtype)
         return jax.jvp(lambda s: self.multiply(g, self.exp(s * x)), (zero,), (jnp.ones_like(zero),))[1]
 
+    def displaced(self, g: Array, x: Array) -> Array:
+        """The element g exp(x)."""
+        return self.multiply(g, self.exp(x))
+
+    def difference(self, g: Array, k: Array) -> Array:
+        """Coordinates in the algebra of g^-1 k, which lies near the identity."""
+        return self.local(self.multiply(self.inverse(g), k))
+
+    def gradient(self, function: Callable[[Array], Array], g: Array) -> Array:
+        """The derivative of a function of g, a covector for body velocities."""
+        zero = jnp.zeros(self.dimension, g.dtype)
+        return jax.grad(lambda x: function(self.displaced(g, x)))(zero)
+
 
 def coadjoint(group: Group, g: Array, p: Array) -> Array:
     """Ad_g^T p."""

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import METHODS, Composition, method_from_text
-from dalembert.model import System, check_start, nearest_velocity, survey
+from dalembert.model import System, Trait, check_start, lower, nearest_velocity, observed, survey
 
 SLOTS = 4
 """How many methods the page runs side by side."""
@@ -248,7 +248,7 @@ def methods_for(system: Any) -> list[str]:
     """The methods that the lists offer: those for groups, or those for coordinates."""
     known = [*METHODS, *MORE]
     grouped = ("lie-gni", "dla-variational", "reference")
-    if system.group is not None:
+    if Trait.GROUP in lower(system).traits:
         return [name for name in known if name.partition(":")[0] in grouped]
     return [name for name in known if not name.startswith("lie-gni")]
 
@@ -257,8 +257,9 @@ def start_of(system: Any, name: str | None) -> tuple[Any, Any]:
     """The system's own start; where it has none the zeros, with some velocity that the constraint allows."""
     if system.starts() or name is not None:
         return system.start(name)
-    q0 = np.zeros(system.dimension) if system.group is None else np.asarray(system.group.identity())
-    return q0, nearest_velocity(system.at(0.0), jnp.asarray(q0), jnp.ones(system.velocity_dimension))
+    m = lower(system).at(0.0)
+    q0 = np.asarray(m.space.identity())
+    return q0, nearest_velocity(m, jnp.asarray(q0), jnp.ones(system.velocity_dimension))
 
 
 def _second(system: Any, q0: Any, v0: Any) -> str:
@@ -266,7 +267,7 @@ def _second(system: Any, q0: Any, v0: Any) -> str:
     told = check_start(system, q0, v0, survey)
     for spelling in ("leapfrog", "gni"):
         with contextlib.suppress(ValueError):
-            method_from_text(spelling).check(system, told)
+            method_from_text(spelling).check(observed(lower(system), told))
             return spelling
     return "reference"
 
@@ -279,7 +280,7 @@ def first_request(
     parameters = {c.name: c.default for c in choices(kind)} | given.get("parameters", {})
     system = kind if not isinstance(kind, type) else kind(**parameters)
     q0, v0 = start_of(system, given.get("start"))
-    usual = ["frame", _second(system, q0, v0)] if system.group is None else ["lie-gni"]
+    usual = ["lie-gni"] if Trait.GROUP in lower(system).traits else ["frame", _second(system, q0, v0)]
     fitting = [x for x in methods if given.get("exact") or x in methods_for(system)] or usual
     h = given.get("h")
     h = (system.step or 0.1) if h is None else h
