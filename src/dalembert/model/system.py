@@ -11,7 +11,7 @@ from jax import Array
 
 from dalembert.model.groups import Group
 from dalembert.model.groups.coordinates import Coordinates
-from dalembert.model.traits import Trait
+from dalembert.model.traits import Trait, told_traits
 from dalembert.numerics import (
     Recipe,
     current,
@@ -395,16 +395,7 @@ def lower(system: System | Mechanics) -> Mechanics:
     if isinstance(system, Mechanics):
         return system
     given = frozenset(name for name in FUNCTIONS if system.gives(name))
-    on_group = system.group is not None
-    has = {
-        Trait.GROUP: on_group,
-        Trait.COORDINATES: not on_group,
-        Trait.EXTRA_VELOCITIES: not on_group and system.velocity_dimension != system.dimension,
-        Trait.TIMED: system.timed,
-        Trait.AFFINE: not given.isdisjoint(("offsets", "drift")),
-        Trait.FORCED: "forces" in given,
-    }
-    return Mechanics(system, None, frozenset(trait for trait, found in has.items() if found), given)
+    return Mechanics(system, None, told_traits(system, given), given)
 
 
 def as_arrays(tree: T) -> T:

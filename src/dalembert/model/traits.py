@@ -1,46 +1,71 @@
-"""What kind of system it is, in the words of a refusal."""
+"""What kind of system it is: how that is told, and how a method refuses it."""
 
+from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Kind(NamedTuple):
+    """What there is to say of a trait."""
+
+    refusal: str
+    """What a method says that does not support it, after its own name."""
+    otherwise: str = ""
+    """What the user may do beside taking another method."""
+    told: Callable[[Any, frozenset[str]], bool] | None = None
+    """Whether a system has it, as its description tells, given the names of the functions that its user gave. None
+    where only values tell, as `observed` finds them around a start."""
 
 
 class Trait(Enum):
-    """What a system may have, and a method must support.
+    """What a system may have, and a method must support."""
 
-    The value says how a method refuses a system that has it, and what its user may do beside taking another method.
-    """
-
-    GENERAL_LAGRANGIAN = (
-        "needs a Lagrangian that is kinetic energy, quadratic in v, minus a potential; that of {system} is not",
-        "",
+    GENERAL_LAGRANGIAN = Kind(
+        "needs a Lagrangian that is kinetic energy, quadratic in v, minus a potential; that of {system} is not"
     )
-    GROUP = (
+    GROUP = Kind(
         "works in coordinates, but {system} lives on the group {group}",
         "coordinates near one configuration: Chart({kind}(), q0)",
+        lambda system, given: system.group is not None,
     )
-    COORDINATES = (
+    COORDINATES = Kind(
         "is defined on Lie groups, but {system} is given in coordinates",
         "write the system as a GroupSystem",
+        lambda system, given: system.group is None,
     )
-    EXTRA_VELOCITIES = (
+    EXTRA_VELOCITIES = Kind(
         "needs velocities that are those of the coordinates, but {system} has more of them",
         "its own method, reduced.method",
+        lambda system, given: system.group is None and system.velocity_dimension != system.dimension,
     )
-    TIMED = ("is defined for systems that do not depend on time, but {system} does", "")
-    AFFINE = ("is defined for constraints A(q) v = 0, but those of {system} are affine, A(q) v = b(q)", "")
-    FORCED = ("is defined without non-conservative forces, but {system} gives {forces}", "")
-    VARYING_MASS = (
+    TIMED = Kind(
+        "is defined for systems that do not depend on time, but {system} does",
+        told=lambda system, given: system.timed,
+    )
+    AFFINE = Kind(
+        "is defined for constraints A(q) v = 0, but those of {system} are affine, A(q) v = b(q)",
+        told=lambda system, given: "offsets" in given or "drift" in given,
+    )
+    FORCED = Kind(
+        "is defined without non-conservative forces, but {system} gives {forces}",
+        told=lambda system, given: "forces" in given,
+    )
+    VARYING_MASS = Kind(
         "is defined for a constant mass matrix, but the mass matrix of {system} depends on q",
         "coordinates in which it is constant",
     )
 
-    def refusal(self, system: Any) -> tuple[str, str]:
-        """Both sentences, about this system."""
+    def refusal(self, m: Any) -> tuple[str, str]:
+        """Why a method refuses this system, and what its user may do beside taking another one."""
         words = {
-            "system": system.label,
-            "kind": system.class_name,
-            "group": system.space.name,
-            "forces": f"forces({'t, ' * (Trait.TIMED in system.traits)}q, v)",
+            "system": m.label,
+            "kind": m.class_name,
+            "group": m.space.name,
+            "forces": f"forces({'t, ' * (Trait.TIMED in m.traits)}q, v)",
         }
-        refused, otherwise = self.value
-        return refused.format(**words), otherwise.format(**words)
+        return self.value.refusal.format(**words), self.value.otherwise.format(**words)
+
+
+def told_traits(system: Any, given: frozenset[str]) -> frozenset[Trait]:
+    """The traits that a system's description tells."""
+    return frozenset(x for x in Trait if x.value.told is not None and x.value.told(system, given))
