@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 from dalembert.methods import EDLA, Status, VariationalDLA
 from dalembert.studies import edla
-from dalembert.studies.edla_runs import PASSED, gap, ratio, rival, run_of, safe, spread, unsafe
+from dalembert.studies.edla import PASSED, gap, ratio, rival, run_of, safe, spread, unsafe
 from dalembert.studies.lab import Lab
 from dalembert.studies.result import Result
 from dalembert.view.plots import COLOURS
@@ -223,7 +223,7 @@ def test_what_is_told(study):
 
 
 def test_colours_are_those_of_the_library():
-    from dalembert.studies.edla_figure import COLOURS as OURS
+    from dalembert.studies.edla import COLOURS as OURS
 
     for name in ("edla", "dla-variational", "frame"):
         assert OURS[name] == COLOURS[name]

@@ -12,21 +12,27 @@ from scipy.special import j1
 
 from dalembert.studies import reduction
 from dalembert.studies.lab import Lab
-from dalembert.studies.reduction_phases import (
+from dalembert.studies.reduction import (
+    BALL,
+    CART,
+    DISK,
+    ENERGY,
     POINTS,
     RADII,
     SIZES,
+    TURN,
     angles,
     ball_angle,
     ball_loop,
     cart_loop,
     disk_loop,
+    forces_at,
     hat,
     phase,
+    problems,
     rectangle,
     turned,
 )
-from dalembert.studies.reduction_runs import BALL, CART, DISK, ENERGY, TURN, forces_at, problems
 from dalembert.studies.result import Result
 from dalembert.zoo import RollingDisk
 

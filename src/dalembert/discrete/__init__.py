@@ -9,11 +9,11 @@ from dalembert.discrete.constraints import (
     check_constraint,
     constraint_value,
 )
-from dalembert.discrete.gauss import Gauss
 from dalembert.discrete.gradients import GRADIENTS, average, gonzalez, itoh_abe
 from dalembert.discrete.lagrangians import (
     AlphaRule,
     DiscreteLagrangian,
+    Gauss,
     Midpoint,
     OwnLagrangian,
     Trapezoidal,
@@ -29,22 +29,20 @@ from dalembert.discrete.lagrangians import (
     slots,
 )
 from dalembert.discrete.momenta import (
+    between,
     exterior,
     momentum_map,
     momentum_residual,
     nonholonomic_momentum,
     projectors,
-    symplectic_form,
-)
-from dalembert.discrete.retraction import Retraction
-from dalembert.discrete.spacetime import (
-    between,
     spacetime_constraint,
     spacetime_form,
     spacetime_forms,
     spacetime_momentum_residual,
     spacetime_slots,
+    symplectic_form,
 )
+from dalembert.discrete.retraction import Retraction
 
 __all__ = [
     "GRADIENTS",

@@ -2,8 +2,7 @@
 
 from dalembert.kernels.adjoint import Adjoint
 from dalembert.kernels.graph import Unsupported
-from dalembert.kernels.many import lanes_here, many
-from dalembert.kernels.native import Loop, pack
+from dalembert.kernels.native import Loop, lanes_here, many, pack
 from dalembert.kernels.scalarise import Scalars, join, scalarise, split
 from dalembert.kernels.trig import sincos
 

@@ -7,8 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.kernels.flow import Function
-from dalembert.kernels.llvm import Value
+from dalembert.kernels.llvm import Function, Value
 from dalembert.kernels.native import Block, Loop, dtypes_of, machine
 from dalembert.kernels.scalarise import Scalars
 

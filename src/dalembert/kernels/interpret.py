@@ -1,13 +1,17 @@
 """A function's jaxpr, interpreted on arrays of scalar nodes."""
 
+import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax.dtypes import float0
 from jax.extend.core import ClosedJaxpr, Literal
 
 from dalembert.kernels.graph import Graph, Node, Region, Unsupported
+from dalembert.numerics import multiplier_bound, pivot_floor
 
 Nodes = Any  # an array of nodes; NumPy has no type for it
 Rule = Callable[..., Sequence[Nodes]]
@@ -268,3 +272,565 @@ def _scan(it: Interpreter, equation, *inputs):
     region.results = _flat(results)
     node = g.control("loop", tuple(start), (region, length))
     return _unflat([g.result(node, i, x.dtype) for i, x in enumerate(start)], carry)
+
+
+def single(function: Callable[..., Nodes]) -> Callable[..., list[Nodes]]:
+    """A rule that returns one array."""
+
+    @functools.wraps(function)
+    def wrapped(it, equation, *inputs):
+        return [function(it, equation, *inputs)]
+
+    return wrapped
+
+
+def _reduced(x: Nodes, axes) -> tuple[Nodes, tuple[int, ...]]:
+    """x with the axes to be reduced last, as a matrix, and the shape of the result."""
+    kept = [i for i in range(x.ndim) if i not in axes]
+    moved = x.transpose([*kept, *axes])
+    shape = tuple(x.shape[i] for i in kept)
+    return moved.reshape(int(np.prod(shape)), int(np.prod([x.shape[i] for i in axes]))), shape
+
+
+_START = {"add": 0, "mul": 1, "and": True, "or": False, "max": -np.inf, "min": np.inf}
+
+
+def _limit(name: str, dtype) -> float | int:
+    if name in ("max", "min") and dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return info.min if name == "max" else info.max
+    return _START[name]
+
+
+@rule("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or")
+@single
+def _reduce(it: Interpreter, equation, x: Nodes) -> Nodes:
+    name = str(equation.primitive.name[7:])
+    name = {"sum": "add", "prod": "mul"}.get(name, name)
+    matrix, shape = _reduced(x, equation.params["axes"])
+    dtype = equation.outvars[0].aval.dtype
+    if matrix.shape[1] == 0:
+        return it.constant(np.full(shape, _limit(name, dtype), dtype))
+    return objects([it.graph.fold_left(name, row) for row in matrix], shape)
+
+
+@rule("argmax", "argmin")
+@single
+def _arg(it: Interpreter, equation, x: Nodes) -> Nodes:
+    g, dtype = it.graph, equation.params["index_dtype"]
+    better = "gt" if equation.primitive.name == "argmax" else "lt"
+    matrix, shape = _reduced(x, equation.params["axes"])
+    result = []
+    for row in matrix:
+        best, where = row[0], g.const(0, dtype)
+        for k, item in enumerate(row[1:], start=1):
+            # A NaN counts as the best, the first one wins, as in JAX.
+            nan = g.op("and", g.op("ne", item, item), g.op("eq", best, best))
+            wins = g.op("or", g.op(better, item, best), nan)
+            best, where = g.choose(wins, item, best), g.choose(wins, g.const(k, dtype), where)
+        result.append(where)
+    return objects(result, shape)
+
+
+@rule("cumsum", "cumprod", "cummax", "cummin")
+@single
+def _cumulative(it: Interpreter, equation, x: Nodes) -> Nodes:
+    name = str(equation.primitive.name[3:])
+    name = {"sum": "add", "prod": "mul"}.get(name, name)
+    axis, reverse = equation.params["axis"], equation.params["reverse"]
+    rows = np.moveaxis(x[...], axis, 0).copy()
+    rows = rows[::-1] if reverse else rows
+    for k in range(1, len(rows)):
+        for position in np.ndindex(rows.shape[1:]):
+            rows[(k, *position)] = it.graph.op(name, rows[(k - 1, *position)], rows[(k, *position)])
+    return np.moveaxis(rows[::-1] if reverse else rows, 0, axis)
+
+
+@rule("dot_general")
+@single
+def _dot_general(it: Interpreter, equation, a: Nodes, b: Nodes) -> Nodes:
+    (contract_a, contract_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
+    g, aval = it.graph, equation.outvars[0].aval
+    free_a = [i for i in range(a.ndim) if i not in (*contract_a, *batch_a)]
+    free_b = [i for i in range(b.ndim) if i not in (*contract_b, *batch_b)]
+
+    def shaped(x, batch, free, contract):
+        size = [int(np.prod([x.shape[i] for i in axes])) for axes in (batch, free, contract)]
+        return x.transpose([*batch, *free, *contract]).reshape(size)
+
+    left, right = shaped(a, batch_a, free_a, contract_a), shaped(b, batch_b, free_b, contract_b)
+    result = []
+    for rows, columns in zip(left, right, strict=True):
+        for row, column in itertools.product(rows, columns):
+            pairs = [
+                (g.convert(x, aval.dtype), g.convert(y, aval.dtype)) for x, y in zip(row, column, strict=True)
+            ]
+            products = [g.op("mul", x, y) for x, y in pairs]
+            result.append(g.fold_left("add", products) if products else g.const(0, aval.dtype))
+    return objects(result, aval.shape)
+
+
+@rule("select_n")
+@single
+def _select_n(it: Interpreter, equation, which: Nodes, *cases) -> Nodes:
+    shape = cases[0].shape
+    arrays = [np.broadcast_to(which, shape), *cases]
+    make = functools.partial(it.graph.primitive, "select_n", equation.primitive)
+    dtype = equation.outvars[0].aval.dtype
+    return objects([make(items, dtype, {}) for items in zip(*[x.flat for x in arrays], strict=True)], shape)
+
+
+@rule("clamp")
+@single
+def _clamp(it: Interpreter, equation, low: Nodes, x: Nodes, high: Nodes) -> Nodes:
+    g = it.graph
+    low, high = np.broadcast_to(low, x.shape), np.broadcast_to(high, x.shape)
+    items = [g.op("min", g.op("max", b, a), c) for a, b, c in zip(low.flat, x.flat, high.flat, strict=True)]
+    return objects(items, x.shape)
+
+
+@rule("iota")
+@single
+def _iota(it: Interpreter, equation) -> Nodes:
+    p = equation.params
+    line = np.arange(p["shape"][p["dimension"]], dtype=p["dtype"])
+    shape = [1] * len(p["shape"])
+    shape[p["dimension"]] = -1
+    return it.constant(np.broadcast_to(line.reshape(shape), p["shape"]))
+
+
+@rule("empty", "empty2")
+@single
+def _empty(it: Interpreter, equation) -> Nodes:
+    aval = equation.outvars[0].aval
+    return it.constant(np.zeros(aval.shape, aval.dtype))
+
+
+@rule("platform_index")
+@single
+def _platform_index(it: Interpreter, equation) -> Nodes:
+    """Which of several implementations is meant: the one for every platform."""
+    platforms = equation.params["platforms"]
+    usual = [i for i, names in enumerate(platforms) if names is None or "cpu" in names]
+    return it.constant(np.array(usual[0], equation.outvars[0].aval.dtype))
+
+
+@rule("sort")
+def _sort(it: Interpreter, equation, *arrays: Nodes):
+    """Of whole numbers only: permutations, which linear solves invert by sorting."""
+    g, axis = it.graph, equation.params["dimension"]
+    if (
+        equation.params["num_keys"] != 1
+        or equation.invars[0].aval.dtype.kind != "i"
+        or arrays[0].shape[axis] > 16
+    ):
+        raise Unsupported("sort")
+    rows = [np.moveaxis(x, axis, -1).copy() for x in arrays]
+    for position in np.ndindex(rows[0].shape[:-1]):
+        for end in range(rows[0].shape[-1] - 1, 0, -1):
+            for k in range(end):
+                swap = g.op("gt", rows[0][(*position, k)], rows[0][(*position, k + 1)])
+                for x in rows:
+                    a, b = x[(*position, k)], x[(*position, k + 1)]
+                    x[(*position, k)], x[(*position, k + 1)] = g.choose(swap, b, a), g.choose(swap, a, b)
+    return [np.moveaxis(x, -1, axis) for x in rows]
+
+
+# Data movement.
+
+
+@rule("tile")
+@single
+def _tile(it, equation, x: Nodes) -> Nodes:
+    return np.tile(x, equation.params["reps"])
+
+
+@rule("reshape")
+@single
+def _reshape(it, equation, x: Nodes, *dynamic) -> Nodes:
+    return x.reshape(equation.params["new_sizes"])
+
+
+@rule("squeeze", "expand_dims")
+@single
+def _to_shape(it, equation, x: Nodes) -> Nodes:
+    return x.reshape(equation.outvars[0].aval.shape)
+
+
+@rule("broadcast_in_dim")
+@single
+def _broadcast(it, equation, x: Nodes, *dynamic) -> Nodes:
+    shape, dimensions = equation.params["shape"], equation.params["broadcast_dimensions"]
+    lifted = [1] * len(shape)
+    for i, d in enumerate(dimensions):
+        lifted[d] = x.shape[i]
+    return np.broadcast_to(x.reshape(lifted), shape)
+
+
+@rule("transpose")
+@single
+def _transpose(it, equation, x: Nodes) -> Nodes:
+    return x.transpose(equation.params["permutation"])
+
+
+@rule("slice")
+@single
+def _slice(it, equation, x: Nodes) -> Nodes:
+    p = equation.params
+    strides = p["strides"] or (1,) * x.ndim
+    return x[
+        tuple(slice(a, b, s) for a, b, s in zip(p["start_indices"], p["limit_indices"], strides, strict=True))
+    ]
+
+
+@rule("concatenate")
+@single
+def _concatenate(it, equation, *arrays) -> Nodes:
+    return np.concatenate(arrays, axis=equation.params["dimension"])
+
+
+@rule("stack")
+@single
+def _stack(it, equation, *arrays) -> Nodes:
+    return (
+        objects([x for a in arrays for x in a.flat], (len(arrays), *arrays[0].shape))
+        if equation.params.get("axis", 0) == 0
+        else np.stack(arrays, axis=equation.params["axis"])
+    )
+
+
+@rule("unstack")
+def _unstack(it, equation, x: Nodes):
+    axis = equation.params.get("axis", 0)
+    parts = np.moveaxis(x, axis, 0)
+    return [
+        objects(list(part.flat) if x.ndim > 1 else [part], v.aval.shape)
+        for part, v in zip(parts, equation.outvars, strict=True)
+    ]
+
+
+@rule("split")
+def _split(it, equation, x: Nodes):
+    cuts = np.cumsum(equation.params["sizes"])[:-1]
+    return np.split(x, cuts, axis=equation.params["axis"])
+
+
+@rule("rev")
+@single
+def _rev(it, equation, x: Nodes) -> Nodes:
+    return np.flip(x, equation.params["dimensions"])
+
+
+@rule("pad")
+@single
+def _pad(it: Interpreter, equation, x: Nodes, value: Nodes) -> Nodes:
+    for axis, (low, high, inner) in enumerate(equation.params["padding_config"]):
+        n = x.shape[axis]
+        wide = n + max(n - 1, 0) * inner
+        shape = list(x.shape)
+        shape[axis] = wide + max(low, 0) + max(high, 0)
+        new = np.full(shape, value.item(), object)
+        new_front, x_front = np.moveaxis(new, axis, 0), np.moveaxis(x, axis, 0)
+        new_front[max(low, 0) : max(low, 0) + wide : inner + 1] = x_front
+        first, last = max(-low, 0), shape[axis] - max(-high, 0)
+        x = np.moveaxis(new_front[first:last], 0, axis)
+    return x
+
+
+PLACES = 64
+"""Unknown indices are tried out up to this many places."""
+
+
+def _known(index: Nodes) -> np.ndarray | None:
+    """The values of an index array, where all are constants."""
+    if all(x.is_const for x in index.flat):
+        dtype = index.flat[0].dtype if index.size else np.int32
+        return np.array([x.value for x in index.flat], dtype).reshape(index.shape)
+    return None
+
+
+def _starts(g: Graph, start: Node, last: int) -> list[tuple[int, Any]]:
+    """Where a slice can start, each with its condition (None where it is known)."""
+    if start.is_const:
+        return [(int(np.clip(start.value, 0, last)), None)]
+    return [(k, g.op("le", start, g.const(k, start.dtype))) for k in range(last)] + [(last, None)]
+
+
+@rule("dynamic_slice")
+@single
+def _dynamic_slice(it: Interpreter, equation, x: Nodes, *starts) -> Nodes:
+    g = it.graph
+    for axis, (size, start) in enumerate(zip(equation.params["slice_sizes"], starts, strict=True)):
+        cases = _starts(g, start.item(), x.shape[axis] - size)
+        parts = [(np.take(x, range(k, k + size), axis), condition) for k, condition in cases]
+        result = parts[-1][0]
+        for part, condition in reversed(parts[:-1]):
+            items = [g.choose(condition, a, b) for a, b in zip(part.flat, result.flat, strict=True)]
+            result = objects(items, part.shape)
+        x = result
+    return x
+
+
+@rule("dynamic_update_slice")
+@single
+def _dynamic_update_slice(it: Interpreter, equation, x: Nodes, update: Nodes, *starts) -> Nodes:
+    g = it.graph
+    cases = [_starts(g, s.item(), n - k) for s, n, k in zip(starts, x.shape, update.shape, strict=True)]
+    result: Nodes | None = None
+    # Conditions say "starts at k or before", so later cases are overwritten by earlier ones.
+    for corner in itertools.product(*[reversed(case) for case in cases]):
+        new = x.copy()
+        new[tuple(slice(k, k + n) for (k, _), n in zip(corner, update.shape, strict=True))] = update
+        conditions = [condition for _, condition in corner if condition is not None]
+        if result is None or not conditions:
+            result = new
+            continue
+        here = g.fold_left("and", conditions)
+        items = [g.choose(here, a, b) for a, b in zip(new.flat, result.flat, strict=True)]
+        result = objects(items, x.shape)
+    assert result is not None
+    return result
+
+
+def _apply(equation, **changes):
+    """The primitive itself, run now on plain numbers."""
+
+    def run(*arguments):
+        with jax.ensure_compile_time_eval():
+            return np.asarray(
+                equation.primitive.bind(*map(jax.numpy.asarray, arguments), **{**equation.params, **changes})
+            )
+
+    return run
+
+
+@rule("gather")
+@single
+def _gather(it: Interpreter, equation, x: Nodes, index: Nodes) -> Nodes:
+    g, aval = it.graph, equation.outvars[0].aval
+    places = np.arange(x.size).reshape(x.shape)
+    run = _apply(equation, fill_value=-1)
+    items = list(x.flat)
+    fill = equation.params.get("fill_value")
+    if fill is None:
+        fill = np.nan if aval.dtype.kind == "f" else np.iinfo(aval.dtype).min if aval.dtype.kind == "i" else 0
+    items.append(g.const(fill, aval.dtype))  # found at -1
+    known = _known(index)
+    if known is not None:
+        return objects([items[i] for i in run(places, known).flat], aval.shape)
+    numbers = equation.params["dimension_numbers"]
+    if len(numbers.start_index_map) != 1:
+        raise Unsupported("gather", "with several unknown indices")
+    axis = numbers.start_index_map[0]
+    last = x.shape[axis] - equation.params["slice_sizes"][axis]
+    # Which index each entry of the result depends on: its place along the axes that are not offsets.
+    batch = [i for i in range(len(aval.shape)) if i not in numbers.offset_dims]
+    vectors = index.reshape(index.shape[:-1])
+    options = [run(places, np.full(index.shape, k, index.flat[0].dtype)) for k in range(last + 1)]
+    outside = items[-1] if "FILL" in str(equation.params["mode"]) else None
+    result = []
+    for position in np.ndindex(*aval.shape):
+        chosen = vectors[tuple(position[i] for i in batch)]
+        node = g.pick(chosen, [items[option[position]] for option in options])
+        if outside is not None:
+            inside = g.op(
+                "and",
+                g.op("ge", chosen, g.const(0, chosen.dtype)),
+                g.op("le", chosen, g.const(last, chosen.dtype)),
+            )
+            node = g.choose(inside, node, outside)
+        result.append(node)
+    return objects(result, aval.shape)
+
+
+_UPDATE = {"scatter-add": "add", "scatter-mul": "mul", "scatter-min": "min", "scatter-max": "max"}
+
+
+@rule("scatter", *_UPDATE, *(name.replace("-", "_") for name in _UPDATE))
+@single
+def _scatter(it: Interpreter, equation, x: Nodes, index: Nodes, updates: Nodes) -> Nodes:
+    g, name, numbers = (
+        it.graph,
+        equation.primitive.name.replace("_", "-"),
+        equation.params["dimension_numbers"],
+    )
+    options = {"dimension_numbers": numbers, "mode": equation.params["mode"]}
+    sizes = [x.shape[axis] for axis in numbers.scatter_dims_to_operand_dims]
+    batch = [i for i in range(updates.ndim) if i not in numbers.update_window_dims]
+    if _known(index) is None and np.prod(sizes) > PLACES:
+        raise Unsupported(name, "with unknown indices into a large array")
+    result = list(x.flat)
+    for position in np.ndindex(*updates.shape):
+        vector = index[tuple(position[i] for i in batch)]
+        known = _known(vector)
+        one = np.zeros(updates.shape, np.int32)
+        one[position] = 1
+        places = itertools.product(*map(range, sizes)) if known is None else [tuple(known.tolist())]
+        for place in places:
+            # Where the update goes from here, found by writing it alone.
+            with jax.ensure_compile_time_eval():
+                there = np.broadcast_to(np.array(place, np.int32), index.shape)
+                hit = np.asarray(jax.lax.scatter_add(np.zeros(x.shape, np.int32), there, one, **options))
+            for i in np.flatnonzero(hit):
+                update = updates[position]
+                new = update if name == "scatter" else g.op(_UPDATE[name], result[i], update)
+                if known is None:
+                    equal = [g.op("eq", n, g.const(k, n.dtype)) for n, k in zip(vector, place, strict=True)]
+                    new = g.choose(g.fold_left("and", equal), new, result[i])
+                result[i] = new
+    return objects(result, x.shape)
+
+
+@rule("small_solve")
+def _small_solve(it: Interpreter, equation, a: Nodes, b: Nodes):
+    """As in dalembert.numerics: elimination without pivoting, and with it where that went badly."""
+    g, n = it.graph, len(a)
+    if b.size == 0:
+        return [b]
+    dtype = a[0, 0].dtype
+    columns, plain, one = b.reshape(n, -1).T, a.copy(), g.const(1, dtype)
+    inverses = []
+    for k in range(n):
+        inverses.append(g.op("div", one, plain[k, k]))
+        for i in range(k + 1, n):
+            plain[i, k] = g.op("mul", plain[i, k], inverses[k])
+            for j in range(k + 1, n):
+                plain[i, j] = g.op("sub", plain[i, j], g.op("mul", plain[i, k], plain[k, j]))
+    if equation.params["positive"]:
+        floor, nan = g.const(pivot_floor(dtype), dtype), g.const(np.nan, dtype)
+        for i in range(n):
+            sound = g.op("gt", plain[i, i], g.op("mul", floor, g.op("abs", a[i, i])))
+            inverses[i] = g.choose(sound, inverses[i], nan)
+        return [_substituted(g, plain, inverses, columns, b.shape)]
+    result = _substituted(g, plain, inverses, columns, b.shape)
+    multipliers = [plain[i, k] for i in range(n) for k in range(i)]
+    if all(x.is_const and abs(x.value) <= multiplier_bound(n) for x in multipliers):
+        return [result]
+    bound = g.const(multiplier_bound(n), dtype)
+    well = g.fold_left("and", [g.op("le", g.op("abs", x), bound) for x in multipliers])
+    factors, _, order = _factor(g, a)
+    factors = objects(factors, a.shape)
+    inverses = [g.op("div", one, factors[k, k]) for k in range(n)]
+    permuted = np.array([[g.pick(row, list(column)) for row in order] for column in columns], object)
+    pivoted = _substituted(g, factors, inverses, permuted, b.shape)
+    return [objects(conditional(g, well, [list(pivoted.flat), list(result.flat)]), b.shape)]
+
+
+def _substituted(g: Graph, factors: Nodes, inverses: list[Node], columns: Nodes, shape: tuple) -> Nodes:
+    """The solution from L U = `factors` (L with ones on its diagonal) and 1/diag U, for each right side."""
+    n, solved = len(factors), []
+    for column in columns:
+        y = list(column)
+        for i in range(n):
+            for k in range(i):
+                y[i] = g.op("sub", y[i], g.op("mul", factors[i, k], y[k]))
+        for i in reversed(range(n)):
+            for j in range(i + 1, n):
+                y[i] = g.op("sub", y[i], g.op("mul", factors[i, j], y[j]))
+            y[i] = g.op("mul", y[i], inverses[i])
+        solved.append(y)
+    return objects([y[i] for i in range(n) for y in solved], shape)
+
+
+def _batches(x: Nodes) -> list[Nodes]:
+    return list(x.reshape(-1, *x.shape[-2:]))
+
+
+@rule("lu")
+def _lu(it: Interpreter, equation, a: Nodes):
+    results = [_factor(it.graph, matrix) for matrix in _batches(a)]
+    return [objects([x for r in results for x in r[i]], v.aval.shape) for i, v in enumerate(equation.outvars)]
+
+
+def _factor(g: Graph, matrix: Nodes) -> tuple[list[Node], list[Node], list[Node]]:
+    """L and U in one matrix, the row exchanged with each row, and the permutation."""
+    a = matrix.copy()
+    n, columns = a.shape
+    rows = [g.const(i, np.int32) for i in range(n)]
+    pivots = []
+    for k in range(min(n, columns)):
+        best, where = g.op("abs", a[k, k]), g.const(k, np.int32)
+        for i in range(k + 1, n):
+            wins = g.op("gt", g.op("abs", a[i, k]), best)
+            best, where = (
+                g.choose(wins, g.op("abs", a[i, k]), best),
+                g.choose(wins, g.const(i, np.int32), where),
+            )
+        pivots.append(where)
+        for i in range(k + 1, n):
+            here = g.op("eq", where, g.const(i, np.int32))
+            for j in range(columns):
+                a[k, j], a[i, j] = g.choose(here, a[i, j], a[k, j]), g.choose(here, a[k, j], a[i, j])
+            rows[k], rows[i] = g.choose(here, rows[i], rows[k]), g.choose(here, rows[k], rows[i])
+        for i in range(k + 1, n):
+            a[i, k] = g.op("div", a[i, k], a[k, k])
+            for j in range(k + 1, columns):
+                a[i, j] = g.op("sub", a[i, j], g.op("mul", a[i, k], a[k, j]))
+    return list(a.flat), pivots, rows
+
+
+@rule("lu_pivots_to_permutation")
+def _permutation(it: Interpreter, equation, pivots: Nodes):
+    g, size = it.graph, equation.params["permutation_size"]
+    result = []
+    for line in pivots.reshape(-1, pivots.shape[-1]):
+        rows = [g.const(i, np.int32) for i in range(size)]
+        for k, pivot in enumerate(line):
+            other = g.pick(pivot, rows)
+            old = rows[k]
+            rows = [g.choose(g.op("eq", pivot, g.const(i, np.int32)), old, row) for i, row in enumerate(rows)]
+            rows[k] = other
+        result += rows
+    return [objects(result, equation.outvars[0].aval.shape)]
+
+
+@rule("triangular_solve")
+def _triangular_solve(it: Interpreter, equation, a: Nodes, b: Nodes):
+    g, p = it.graph, equation.params
+    result = []
+    for matrix, right in zip(_batches(a), _batches(b), strict=True):
+        lower = p["lower"]
+        if p["transpose_a"]:
+            matrix, lower = matrix.T, not lower
+        if not p["left_side"]:  # x a = b is a^T x^T = b^T
+            matrix, right, lower = matrix.T, right.T, not lower
+        n = len(matrix)
+        x = right.copy()
+        order = range(n) if lower else range(n)[::-1]
+        for column in range(x.shape[1]):
+            for i in order:
+                for j in range(i) if lower else range(i + 1, n):
+                    x[i, column] = g.op("sub", x[i, column], g.op("mul", matrix[i, j], x[j, column]))
+                if not p["unit_diagonal"]:
+                    x[i, column] = g.op("div", x[i, column], matrix[i, i])
+        result += list((x if p["left_side"] else x.T).flat)
+    return [objects(result, b.shape)]
+
+
+@rule("cholesky")
+def _cholesky(it: Interpreter, equation, a: Nodes):
+    g, result = it.graph, []
+    for matrix in _batches(a):
+        n = len(matrix)
+        low = np.full((n, n), g.const(0, equation.outvars[0].aval.dtype), object)
+        for j in range(n):
+            diagonal = matrix[j, j]
+            for k in range(j):
+                diagonal = g.op("sub", diagonal, g.op("mul", low[j, k], low[j, k]))
+            low[j, j] = g.op("sqrt", diagonal)
+            for i in range(j + 1, n):
+                entry = matrix[i, j]
+                for k in range(j):
+                    entry = g.op("sub", entry, g.op("mul", low[i, k], low[j, k]))
+                low[i, j] = g.op("div", entry, low[j, j])
+        result += list(low.flat)
+    return [objects(result, a.shape)]
+
+
+@rule("custom_linear_solve")
+def _custom_linear_solve(it: Interpreter, equation, *inputs):
+    lengths, jaxprs = equation.params["const_lengths"], equation.params["jaxprs"]
+    sizes = [lengths.matvec, lengths.vecmat, lengths.solve, lengths.transpose_solve]
+    cuts = np.cumsum(sizes)
+    consts = inputs[cuts[1] : cuts[2]]
+    return it.closed(jaxprs.solve, [*consts, *inputs[cuts[3] :]])

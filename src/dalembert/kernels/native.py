@@ -1,17 +1,68 @@
 """Time loops as machine code: one trajectory, or many side by side."""
 
 import ctypes
+import functools
 import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from dalembert.kernels.flow import Function
-from dalembert.kernels.jit import Machine
-from dalembert.kernels.llvm import TYPES, Value, Writer
+from dalembert.kernels.graph import Unsupported
+from dalembert.kernels.llvm import TYPES, Function, Value, Writer
 from dalembert.kernels.scalarise import Scalars
+
+_lock = threading.Lock()
+
+
+@functools.cache
+def _host() -> tuple[Any, str, str]:
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as error:
+        raise Unsupported("llvmlite", f"which is not installed ({error})") from error
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.Target.from_default_triple(), llvm.get_host_cpu_name(), features
+
+
+@functools.cache
+def vector_width() -> int:
+    """How many float64 numbers this machine computes at once."""
+    return 4 if "+avx" in _host()[2].split(",") else 2
+
+
+class Machine:
+    """A compiled module; `function` gives a callable, which runs without Python's lock."""
+
+    def __init__(self, text: str):
+        target, cpu, features = _host()
+        import llvmlite.binding as llvm
+
+        with _lock:
+            machine = target.create_target_machine(cpu=cpu, features=features, opt=3, jit=True, reloc="pic")
+            module = llvm.parse_assembly(text)
+            module.triple = machine.triple
+            module.data_layout = str(machine.target_data)
+            options = llvm.create_pipeline_tuning_options(speed_level=1)
+            options.loop_unrolling = False
+            options.loop_vectorization = False
+            options.slp_vectorization = False
+            builder = llvm.create_pass_builder(machine, options)
+            builder.getModulePassManager().run(module, builder)
+            self._engine = llvm.create_mcjit_compiler(module, machine)
+            self._engine.finalize_object()
+
+    def function(self, name: str, arguments: Sequence[Any], result: Any = None) -> Any:
+        """The function with this name."""
+        function = ctypes.CFUNCTYPE(result, *arguments)(self._engine.get_function_address(name))
+        setattr(function, "machine", self)  # noqa: B010 (the code lives as long as the function)
+        return function
+
 
 _POINTER, _LONG = ctypes.c_void_p, ctypes.c_int64
 
@@ -285,3 +336,67 @@ def machine(*functions: tuple[str, set[str]]) -> Machine:
 
 def _entries(tree: Any) -> int:
     return sum(int(np.prod(np.shape(x))) for x in jax.tree.leaves(tree))
+
+
+def lanes_here() -> int:
+    """Members to a vector: two registers full, which keeps the arithmetic units busy."""
+    return 2 * vector_width()
+
+
+def many(loop: Loop, varied: Sequence[bool]) -> Callable:
+    """run(shared, own, starts, stride, first, last, steps, every, rows, told), all arrays float64.
+
+    Parameter i is shared[i], or row `sum(varied[:i])` of `own` where it varies. `own`, `starts` and `told` hold
+    one row per quantity with `stride` members in it; `rows` one such block per saved row, the start first,
+    with the row's distinct entries. Members
+    `first` to `last` are run, a multiple of `lanes_here()`.
+    """
+    lanes = lanes_here()
+    w = Block(lanes)
+    w.do("br label %member")
+    w.block("member")
+    member, member_place = w.counter("%from", "entry")
+    rank = [sum(varied[:i]) for i in range(len(varied))]
+    parameters = [
+        w.load("%own", rank[i], t, "%stride", member) if varied[i] else w.load("%shared", i, t)
+        for i, t in enumerate(loop.parameters)
+    ]
+    rest = dtypes_of(loop.begin.inputs)[len(parameters) :]
+    starts = [w.load("%starts", i, t, "%stride", member) for i, t in enumerate(rest)]
+    carry = Function(loop.begin.plan).write(w, [*parameters, *starts])
+    carry = [w.widen(x, t) for x, t in zip(carry, loop.carry, strict=True)]
+    size = w.put(f"mul i64 %stride, {len(loop.distinct)}")
+    before = w.block_name
+    w.do("br label %segment")
+    w.block("segment")
+    carry, places = w.phis(loop.carry, carry, before)
+    left, left_place = w.counter("%steps", before)
+    row, row_place = w.counter("0", before)
+    target = w.put(f"getelementptr double, ptr %rows, i64 {w.put(f'mul i64 {size}, {row}')}")
+    row_values = Function(loop.output.plan).write(w, [*parameters, *carry])
+    for place, i in enumerate(loop.distinct):
+        w.store(row_values[i], loop.row[i], target, place, "%stride", member)
+    w.do(f"br i1 {w.put(f'icmp sgt i64 {left}, 0')}, label %go, label %end")
+    w.block("go")
+    few = w.put(f"icmp slt i64 {left}, %every")
+    todo = w.put(f"select i1 {few}, i64 {left}, i64 %every")
+    new, _ = loop.write_steps(w, parameters, carry, todo)
+    w.close(places, new)
+    for place, text in ((left_place, f"sub i64 {left}, {todo}"), (row_place, f"add i64 {row}, 1")):
+        w.lines[place] += f", [{w.put(text)}, %{w.block_name}]"
+    w.do("br label %segment")
+    w.block("end")
+    for i, k in enumerate((*loop.told, *loop.counted)):
+        w.store(carry[k], loop.carry[k], "%told", i, "%stride", member)
+    following = w.put(f"add i64 {member}, {lanes}")
+    w.lines[member_place] += f", [{following}, %end]"
+    w.do(f"br i1 {w.put(f'icmp slt i64 {following}, %to')}, label %member, label %out")
+    w.block("out")
+    w.do("ret void")
+    head = (
+        "define void @many(ptr noalias %shared, ptr noalias %own, ptr noalias %starts, i64 %stride, i64 %from, "
+        "i64 %to, i64 %steps, i64 %every, ptr noalias %rows, ptr noalias %told)"
+    )
+    pointer, whole = ctypes.c_void_p, ctypes.c_int64
+    types = [pointer, pointer, pointer, whole, whole, whole, whole, whole, pointer, pointer]
+    return machine(w.function(head)).function("many", types)

@@ -4,7 +4,7 @@ from dalembert.methods.base import Claims, Method, Report, State
 from dalembert.methods.composition import Composition
 from dalembert.methods.discrete_gradient import DiscreteGradient
 from dalembert.methods.dla import DLA, DLA01
-from dalembert.methods.edla import EDLA
+from dalembert.methods.edla import EDLA, well_posedness
 from dalembert.methods.frame_gradient import FrameGradient
 from dalembert.methods.gni import GNI
 from dalembert.methods.leapfrog import LeapFrog
@@ -14,7 +14,6 @@ from dalembert.methods.reflecting import Reflecting, parasitic_amplitude
 from dalembert.methods.spelling import METHODS, method_from_text, method_named
 from dalembert.methods.status import Status
 from dalembert.methods.variational import VariationalDLA
-from dalembert.methods.well_posedness import well_posedness
 
 __all__ = [
     "DLA",

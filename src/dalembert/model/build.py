@@ -6,7 +6,7 @@ from typing import Any
 
 import equinox as eqx
 
-from dalembert.model.hooks import check_arguments
+from dalembert.model.description import check_arguments
 from dalembert.model.rheonomic import RheonomicSystem
 from dalembert.model.system import System
 from dalembert.numerics import Recent, Recipe

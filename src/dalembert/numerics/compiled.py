@@ -1,13 +1,42 @@
 """jax.jit, asked to compile quickly."""
 
 import functools
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import jax
+import numpy as np
 from jax.core import Tracer
 
 from dalembert.numerics.fingerprint import current
+
+
+class Recent(OrderedDict):
+    """What was used last, up to a number; the rest is forgotten, and its machine code with it."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.most, self.lock = most, threading.Lock()
+
+    def find(self, key: Any) -> Any:
+        """The value, or None."""
+        with self.lock:
+            if key in self:
+                self.move_to_end(key)
+            return self.get(key)
+
+    def keep(self, key: Any, value: Any) -> Any:
+        """The value that is there now: an earlier one, where two threads made it at once."""
+        with self.lock:
+            value = self.setdefault(key, value)
+            self.move_to_end(key)
+            while len(self) > self.most:
+                self.popitem(last=False)
+            return value
+
 
 # XLA's newer fusion emitters on CPU double the compile time of a step and gain nothing at these sizes.
 _OPTIONS = {"xla_cpu_use_fusion_emitters": False}
@@ -68,3 +97,33 @@ def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable
 def hurried(function: Callable) -> Callable:
     """The same for what is called a few times: measurements, whose compilation takes longer than their work."""
     return compiled(function, _HURRY)
+
+
+# Rows go through compiled code in blocks of this length, the last one filled up.
+_BLOCK = 1024
+
+
+@cache
+def _mapped(function: Callable) -> Callable:
+    return hurried(lambda shared, *rows: jax.vmap(lambda *row: function(shared, *row))(*rows))
+
+
+def over_rows(function: Callable) -> Callable:
+    """The function of (shared, *row) at every row."""
+
+    def call(shared: Any, *rows: Any) -> Any:
+        rows = tuple(np.asarray(x, float) for x in rows)
+        count = len(rows[0])
+        if not count:
+            raise ValueError("there are no rows to work on")
+        parts = []
+        for a in range(0, count, _BLOCK):
+            here = [x[a : a + _BLOCK] for x in rows]
+            missing = _BLOCK - len(here[0])
+            if missing:
+                here = [np.concatenate([x, np.broadcast_to(x[-1:], (missing, *x.shape[1:]))]) for x in here]
+            made = _mapped(function)(shared, *here)
+            parts.append(jax.tree.map(lambda x, kept=_BLOCK - missing: np.asarray(x)[:kept], made))
+        return jax.tree.map(lambda *x: np.concatenate(x), *parts)
+
+    return call

@@ -8,8 +8,7 @@ from jax import Array
 
 from dalembert.discrete import DiscreteConstraint, DiscreteLagrangian
 from dalembert.model import Mechanics, Trait
-from dalembert.reduction.cases import Chaplygin, Horizontal, Rule, Step, pulled
-from dalembert.reduction.core import Reduced, of
+from dalembert.reduction.cases import Chaplygin, Horizontal, Reduced, Rule, Step, of, pulled
 
 
 def full_step(here: Mechanics, r: Array, u: Array, h: Array) -> tuple[Reduced, Mechanics, Step]:

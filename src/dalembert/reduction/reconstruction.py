@@ -16,8 +16,7 @@ from dalembert.model import (
     violates,
 )
 from dalembert.numerics import hurried, matvec, over_rows
-from dalembert.reduction.cases import Abelian, Horizontal
-from dalembert.reduction.core import Reduced, projected
+from dalembert.reduction.cases import Abelian, Horizontal, Reduced, projected
 from dalembert.reduction.discrete import ReducedLagrangian, displacement, full_step
 from dalembert.reduction.measured import NEAR, complaint, continuous, samples, worst
 from dalembert.simulate import Trajectory, simulate

@@ -14,8 +14,7 @@ from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import RheonomicSystem, Symmetry, System, as_arrays, lower
 from dalembert.numerics import hurried
 from dalembert.reduction import discrete
-from dalembert.reduction.cases import Abelian, Case
-from dalembert.reduction.core import Reduced, gyroscopic
+from dalembert.reduction.cases import Abelian, Case, Reduced, gyroscopic
 from dalembert.reduction.reconstruction import project, reconstruct
 from dalembert.simulate import Trajectory
 
