@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.kernels.llvm import Function, Value
-from dalembert.kernels.native import Block, Loop, dtypes_of, machine
+from dalembert.kernels.llvm import Value
+from dalembert.kernels.native import Block, Function, Loop, dtypes_of, machine
 from dalembert.kernels.scalarise import Scalars
 
 Tree = Any

@@ -10,7 +10,6 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
-from dalembert.kernels import indexing, matrices, rules  # noqa: F401 (they register what they know)
 from dalembert.kernels.graph import Graph, Node, Region
 from dalembert.kernels.interpret import Interpreter, objects
 from dalembert.kernels.trig import ON_GPU, SPECIAL, sincos

@@ -1,6 +1,6 @@
 """Small dense linear algebra, Newton's method and quadrature, written for sizes below about ten."""
 
-from dalembert.numerics.compiled import Recent, compiled, hurried, is_traced, over_rows
+from dalembert.numerics.compiled import compiled, hurried, is_traced, over_rows
 from dalembert.numerics.extrapolation import extrapolated_step
 from dalembert.numerics.fingerprint import Recipe, current, fingerprint, kind_of, one_look
 from dalembert.numerics.linear import (
@@ -14,6 +14,7 @@ from dalembert.numerics.linear import (
     solve_spd,
 )
 from dalembert.numerics.newton import NewtonInfo, newton
+from dalembert.numerics.recent import Recent
 from dalembert.numerics.rotations import (
     cosine,
     cotangent_ratio,

@@ -26,7 +26,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from dalembert.numerics.compiled import Recent
+from dalembert.numerics.recent import Recent
 
 T = TypeVar("T")
 
