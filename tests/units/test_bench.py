@@ -10,13 +10,12 @@ from command_line import called
 
 import dalembert as da
 from dalembert.bench import report
-from dalembert.bench.claims import claims, where_peers_win
 from dalembert.bench.naive import dla_half, leapfrog
 from dalembert.bench.peers import contest, fastest, least_lead
-from dalembert.bench.problems import cvt, sleigh
+from dalembert.bench.report import claims, where_peers_win
 from dalembert.bench.run import SECTIONS, chosen, run
-from dalembert.bench.tables import Section, Table, markdown
-from dalembert.bench.timing import Settings, compared, interleaved, summary
+from dalembert.bench.solvers import cvt, sleigh
+from dalembert.bench.tables import Section, Settings, Table, compared, interleaved, markdown, summary
 from dalembert.model import acceleration
 
 

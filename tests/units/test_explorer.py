@@ -13,6 +13,7 @@ from scipy.spatial.transform import Rotation
 import dalembert as da
 from dalembert.methods import METHODS, method_from_text
 from dalembert.view.explorer.answer import answer, second_thoughts
+from dalembert.view.explorer.page import message
 from dalembert.view.explorer.request import (
     choices,
     code_of,
@@ -22,7 +23,6 @@ from dalembert.view.explorer.request import (
     script,
     text_of,
 )
-from dalembert.view.explorer.words import message
 
 KINDS = {name: getattr(da.zoo, name) for name in da.zoo.__all__}
 

@@ -8,7 +8,7 @@ import pytest
 
 import dalembert as da
 from dalembert.sweeps import sweeping
-from dalembert.sweeps.complaint import line_of
+from dalembert.sweeps.spec import line_of
 
 USUAL = {
     "system": '"PendulumCVT"',

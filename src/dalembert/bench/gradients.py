@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from dalembert import zoo
-from dalembert.bench.tables import Section, Table
-from dalembert.bench.timing import Settings, child, interleaved, summary
+from dalembert.bench.tables import Section, Settings, Table, child, interleaved, summary
 from dalembert.methods import Method, State, method_from_text
 from dalembert.model import as_arrays
 from dalembert.simulate import simulate

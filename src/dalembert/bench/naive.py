@@ -9,8 +9,7 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert import zoo
-from dalembert.bench.tables import RATIO, Section, Table
-from dalembert.bench.timing import Settings, compared, interleaved
+from dalembert.bench.tables import RATIO, Section, Settings, Table, compared, interleaved
 from dalembert.methods import DLA, LeapFrog, State
 from dalembert.model import System, as_arrays
 from dalembert.simulate import ensemble, simulate

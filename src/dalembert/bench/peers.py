@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.bench import crowd
-from dalembert.bench.problems import Problem, cvt, sleigh
-from dalembert.bench.solvers import GIVEN, Entry, everyone, heyoka_exact, missing, ours
-from dalembert.bench.tables import Section, Table
-from dalembert.bench.timing import Settings, interleaved, summary, timed
+from dalembert.bench import ensemble_peers
+from dalembert.bench.solvers import GIVEN, Entry, Problem, cvt, everyone, heyoka_exact, missing, ours, sleigh
+from dalembert.bench.tables import Section, Settings, Table, interleaved, summary, timed
 
 COLUMNS = [
     ("who", "who", ""), ("solver", "method", ""), ("setting", "setting", ""), ("error", "largest error", ".1e"),
@@ -125,10 +123,10 @@ def work_precision(settings: Settings) -> Section:
         section.notes.append(
             f"Of each of our times about {overhead:.1f} ms are bookkeeping: so long a run of 100 steps takes."
         )
-    entries, exact, words = crowd.everyone(settings.quick)
+    entries, exact, words = ensemble_peers.everyone(settings.quick)
     rows = measure(entries, exact, settings)
-    section.tables += [Table(crowd.TITLE, COLUMNS, rows), contest(crowd.TITLE, rows)]
-    section.notes.append(f"{crowd.TITLE}. {words}")
+    section.tables += [Table(ensemble_peers.TITLE, COLUMNS, rows), contest(ensemble_peers.TITLE, rows)]
+    section.notes.append(f"{ensemble_peers.TITLE}. {words}")
     section.notes += [f"{who} was given: {what}" for who, what in GIVEN.items() if who not in missing()]
-    section.notes += [f"{crowd.GIVEN}", *(f"Skipped: {reason}." for reason in missing().values())]
+    section.notes += [f"{ensemble_peers.GIVEN}", *(f"Skipped: {reason}." for reason in missing().values())]
     return section

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from dalembert import zoo
-from dalembert.bench.tables import Section, Table
-from dalembert.bench.timing import Settings, child, summary
+from dalembert.bench.tables import Section, Settings, Table, child, summary
 from dalembert.model import GroupSystem
 
 STEPS = 10_000

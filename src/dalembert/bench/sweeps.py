@@ -8,8 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.bench.tables import RATIO, Section, Table
-from dalembert.bench.timing import Settings, child, compared, control, interleaved, timed
+from dalembert.bench.tables import (
+    RATIO,
+    Section,
+    Settings,
+    Table,
+    child,
+    compared,
+    control,
+    interleaved,
+    timed,
+)
 from dalembert.results import sweep, system_kind
 from dalembert.sweeps.engine import local_cluster
 from dalembert.sweeps.layout import layout_of

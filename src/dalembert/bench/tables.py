@@ -1,9 +1,125 @@
 """What a section of the benchmark hands back, and how it is shown."""
 
 import dataclasses
+import hashlib
+import json
 import math
-from collections.abc import Sequence
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import numpy as np
+
+CHILD_SECONDS = 300
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How long and how often is measured."""
+
+    quick: bool = False
+    repeats: int = 5
+    """Interleaved repeats of each measurement."""
+    seconds: float = 0.12
+    """Aim of one measured call of a kernel."""
+    patience: float = 0.4
+    """A call that takes longer is measured once."""
+
+    @classmethod
+    def short(cls) -> "Settings":
+        """Enough to see that everything runs; the numbers are rough."""
+        return cls(quick=True, repeats=3, seconds=0.02, patience=0.1)
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """The seconds of one call."""
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def interleaved(
+    calls: Mapping[Any, Callable[[], Any]], repeats: int, patience: float = np.inf, warm: bool = True
+) -> dict[Any, list[float]]:
+    """Seconds of every call, taken in turns so that a slow spell of the machine meets all of them.
+
+    With `warm`, each is called once before, which compiles. One that takes longer than `patience` is not repeated.
+    """
+    if warm:
+        for call in calls.values():
+            call()
+    times: dict[Any, list[float]] = {name: [] for name in calls}
+    for _ in range(repeats):
+        for name, call in calls.items():
+            if not times[name] or times[name][0] <= patience:
+                times[name].append(timed(call))
+    return times
+
+
+def summary(times: Sequence[float]) -> dict[str, float]:
+    """Median, least, and spread (largest minus least, relative to the median)."""
+    median = float(np.median(times))
+    return {"median": median, "min": min(times), "spread": (max(times) - min(times)) / median}
+
+
+def compared(ours: Sequence[float], theirs: Sequence[float], unit: float = 1.0) -> dict[str, float]:
+    """A row's numbers: both medians and minima in `unit` seconds, and the ratio ours / theirs."""
+    a, b = summary(ours), summary(theirs)
+    return {
+        "ours": a["median"] / unit,
+        "theirs": b["median"] / unit,
+        "ratio": a["median"] / b["median"],
+        "ratio_of_minima": a["min"] / b["min"],
+        "ours_min": a["min"] / unit,
+        "theirs_min": b["min"] / unit,
+        "spread": max(a["spread"], b["spread"]),
+    }
+
+
+def fitting(run: Callable[[int], Any], seconds: float, first: int, most: int) -> int:
+    """The number of steps, a round one, for which `run(steps)` takes about so many seconds."""
+    run(first)
+    each = min(timed(lambda: run(first)) for _ in range(2)) / first
+    found = min(max(int(seconds / each), first), most)
+    digits = 10 ** (len(str(found)) - 1)
+    return found // digits * digits
+
+
+def control(threads: int, megabytes: int = 40) -> dict[str, Callable[[], Any]]:
+    """Work without this library, in threads and one after the other: whether the cores are free at all."""
+    block = bytes(megabytes * 10**6)
+
+    def together() -> None:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda _: hashlib.sha256(block).digest(), range(threads)))
+
+    def in_turn() -> None:
+        for _ in range(threads):
+            hashlib.sha256(block).digest()
+
+    return {"control_all": together, "control_one": in_turn}
+
+
+def child(code: str, *arguments: str) -> Any:
+    """Runs Python code in a fresh process, with nothing cached on disk, and reads the JSON of its last line."""
+    with tempfile.TemporaryDirectory() as empty:
+        environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=CHILD_SECONDS,
+            env=environment | {"XDG_CACHE_HOME": empty},
+            check=False,
+        )
+    if done.returncode or not done.stdout.strip():
+        raise RuntimeError(f"a measuring process failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 @dataclasses.dataclass

@@ -3,8 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from dalembert.bench.tables import Section, Table
-from dalembert.bench.timing import Settings, compared, interleaved
+from dalembert.bench.tables import Section, Settings, Table, compared, interleaved
 
 TAG = {"xla_cpu_small_call": "true", "inlineable": "false"}
 CLEARLY = 1.3

@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert import zoo
-from dalembert.bench.tables import RATIO, Section, Table
-from dalembert.bench.timing import Settings, compared, control, fitting, interleaved
+from dalembert.bench.tables import RATIO, Section, Settings, Table, compared, control, fitting, interleaved
 from dalembert.kernels import lanes_here, many, pack
 from dalembert.methods import DLA, DLA01, DiscreteGradient, FrameGradient, LeapFrog, Method
 from dalembert.methods.base import State

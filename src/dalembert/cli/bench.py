@@ -6,8 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from dalembert.bench.run import chosen, run
-from dalembert.bench.tables import print_section
-from dalembert.bench.timing import Settings
+from dalembert.bench.tables import Settings, print_section
 from dalembert.cli.names import check_file
 
 

@@ -1,6 +1,6 @@
 """What a method keeps and what a system is, measured."""
 
-from dalembert.diagnostics.auditing import audit
+from dalembert.diagnostics.auditing import Audit, audit, compare
 from dalembert.diagnostics.balance import EnergyBalance, energy_balance
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.discrete import (
@@ -12,7 +12,6 @@ from dalembert.diagnostics.discrete import (
     space_momentum_change,
     symplectic_defect,
 )
-from dalembert.diagnostics.findings import Audit, compare
 from dalembert.diagnostics.floquet import (
     Averaging,
     Orbit,

@@ -8,8 +8,7 @@ from typing import Any
 import jax
 
 from dalembert.model import System, wrong
-from dalembert.sweeps.complaint import Complaint
-from dalembert.sweeps.spec import METHOD, START, STEP, leaf_names
+from dalembert.sweeps.spec import METHOD, START, STEP, Complaint, leaf_names
 
 TAKEN = (
     "integrator",

@@ -36,10 +36,9 @@ from dalembert.simulate.durable import (
     unsealed,
 )
 from dalembert.simulate.storage import versions
-from dalembert.sweeps.axes import DRAWN
 from dalembert.sweeps.layout import Layout
 from dalembert.sweeps.lock import locked
-from dalembert.sweeps.spec import METHOD, START, STEP, Spec, named
+from dalembert.sweeps.spec import DRAWN, METHOD, START, STEP, Spec, named
 from dalembert.sweeps.work import Preview
 
 FORMAT, KIND = 2, "dalembert sweep"

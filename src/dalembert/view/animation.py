@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from dalembert.simulate import Trajectory
+from dalembert.view.curves import Panel, panels
 from dalembert.view.film import FRAMES, Film, film
 from dalembert.view.names import method_name, step_words, system_name
 from dalembert.view.page import page
-from dalembert.view.panels import Panel, panels
 
 SUFFIXES = (".html", ".gif", ".mp4")
 

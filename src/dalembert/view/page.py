@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from dalembert.view.curves import Panel
 from dalembert.view.film import Film, Moving
 from dalembert.view.mesh import PAINTS, mesh
-from dalembert.view.panels import Panel
 
 # Places that differ by less than this share of the picture are the same; a screen has some thousand pixels.
 STILL = 1e-6

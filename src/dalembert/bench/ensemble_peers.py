@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.bench.problems import Problem, cvt
-from dalembert.bench.solvers import Entry, heyoka_system, missing
+from dalembert.bench.solvers import Entry, Problem, cvt, heyoka_system, missing
 from dalembert.methods import method_from_text
 from dalembert.simulate import ensemble
 from dalembert.simulate.ensemble import cores
