@@ -21,8 +21,7 @@ from dalembert.discrete import (
     Retraction,
     Trapezoidal,
 )
-from dalembert.methods.remedies import remedies
-from dalembert.methods.spelling import method_from_text
+from dalembert.methods.spelling import method_from_text, remedies
 from dalembert.model import check_start
 
 PARTICLE, SUSLOV = da.zoo.NonholonomicParticle(), da.zoo.Suslov()

@@ -16,6 +16,7 @@ from dalembert.discrete.lagrangians import (
     Gauss,
     Midpoint,
     OwnLagrangian,
+    Retraction,
     Trapezoidal,
     as_lagrangian,
     average_momentum,
@@ -42,7 +43,6 @@ from dalembert.discrete.momenta import (
     spacetime_slots,
     symplectic_form,
 )
-from dalembert.discrete.retraction import Retraction
 
 __all__ = [
     "GRADIENTS",

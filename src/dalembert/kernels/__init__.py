@@ -4,7 +4,7 @@ from dalembert.kernels.adjoint import Adjoint
 from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.native import Loop, lanes_here, many, pack
 from dalembert.kernels.scalarise import Scalars, join, scalarise, split
-from dalembert.kernels.trig import sincos
+from dalembert.kernels.sincos import sincos
 
 __all__ = [
     "Adjoint",

@@ -10,10 +10,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.kernels.circle import circles
 from dalembert.kernels.graph import Node, Region, Unsupported
 from dalembert.kernels.llvm import TYPES, Value, Writer, literal
 from dalembert.kernels.scalarise import Plan, Scalars
+from dalembert.kernels.sincos import circles
 
 
 class Function:

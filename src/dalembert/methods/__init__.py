@@ -1,6 +1,6 @@
 """The integrators, one a file."""
 
-from dalembert.methods.base import Claims, Method, Report, State
+from dalembert.methods.base import Claims, Method, Report, State, Status
 from dalembert.methods.composition import Composition
 from dalembert.methods.discrete_gradient import DiscreteGradient
 from dalembert.methods.dla import DLA, DLA01
@@ -12,7 +12,6 @@ from dalembert.methods.lie_gni import LieGNI
 from dalembert.methods.reference import Reference
 from dalembert.methods.reflecting import Reflecting, parasitic_amplitude
 from dalembert.methods.spelling import METHODS, method_from_text, method_named
-from dalembert.methods.status import Status
 from dalembert.methods.variational import VariationalDLA
 
 __all__ = [

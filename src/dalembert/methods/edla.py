@@ -22,9 +22,8 @@ from dalembert.discrete import (
     check_rules,
     spacetime_constraint,
 )
-from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
+from dalembert.methods.base import Claims, Method, Report, State, Status, solve_velocity
 from dalembert.methods.reflecting import half_kick
-from dalembert.methods.status import Status
 from dalembert.model import (
     Mechanics,
     System,

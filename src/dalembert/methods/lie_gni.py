@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete import Retraction
-from dalembert.discrete.retraction import MAPS, pull
+from dalembert.discrete.lagrangians import MAPS, pull
 from dalembert.methods.base import Claims, Report
 from dalembert.methods.gni import constant, spelled
 from dalembert.methods.reflecting import Reflecting

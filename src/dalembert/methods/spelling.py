@@ -1,6 +1,7 @@
 """Methods from the text a user types: dla:0.5, leapfrog:momentum, dd:average, frame@4."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from dalembert.discrete import (
@@ -186,3 +187,17 @@ def method_named(text: str) -> Method:
                 ) from None
         raise wrong("method", name, METHODS)
     return method_from_text(text)
+
+
+@cache
+def remedies() -> dict[str, Method]:
+    """Methods as a user writes them, the best first; the last one takes every system."""
+    return {
+        "FrameGradient()": FrameGradient(),
+        "LieGNI()": LieGNI(),
+        'VariationalDLA(Retraction("exp"))': VariationalDLA(Retraction("exp")),
+        "VariationalDLA()": VariationalDLA(),
+        "GNI()": GNI(),
+        "EDLA()": EDLA(),
+        "Reference()": Reference(),
+    }

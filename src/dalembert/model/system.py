@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.model.groups import Group
-from dalembert.model.groups.coordinates import Coordinates
+from dalembert.model.groups.flat import Coordinates
 from dalembert.model.traits import Trait, told_traits
 from dalembert.numerics import (
     Recipe,

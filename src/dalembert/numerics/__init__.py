@@ -1,8 +1,8 @@
 """Small dense linear algebra, Newton's method and quadrature, written for sizes below about ten."""
 
-from dalembert.numerics.compiled import compiled, hurried, is_traced, over_rows
+from dalembert.numerics.compiled import compiled, hurried, is_traced, is_written_constant, over_rows
 from dalembert.numerics.extrapolation import extrapolated_step
-from dalembert.numerics.fingerprint import Recipe, current, fingerprint, kind_of, one_look
+from dalembert.numerics.fingerprint import Recent, Recipe, current, fingerprint, kind_of, one_look
 from dalembert.numerics.linear import (
     inverse_square_root,
     matmul,
@@ -14,7 +14,6 @@ from dalembert.numerics.linear import (
     solve_spd,
 )
 from dalembert.numerics.newton import NewtonInfo, newton
-from dalembert.numerics.recent import Recent
 from dalembert.numerics.rotations import (
     cosine,
     cotangent_ratio,
@@ -22,7 +21,6 @@ from dalembert.numerics.rotations import (
     sine_ratio,
     versine_ratio,
 )
-from dalembert.numerics.written import is_written_constant
 
 __all__ = [
     "NewtonInfo",

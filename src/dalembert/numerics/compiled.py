@@ -7,7 +7,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 from jax.core import Tracer
+from jax.extend.core import Literal
 
 from dalembert.numerics.fingerprint import current
 
@@ -100,3 +102,24 @@ def over_rows(function: Callable) -> Callable:
         return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
     return call
+
+
+def is_written_constant(function: Callable[[Array], Array], q: Array) -> bool:
+    """Whether a function is written without q (a mass matrix, a potential): constant, whatever the parameters are."""
+    jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(q.shape, q.dtype)).jaxpr
+    return not any(_reached(jaxpr, [True] * len(jaxpr.invars)))
+
+
+def _reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
+    """Which results depend on the inputs that are marked."""
+    reached = {variable for variable, mark in zip(jaxpr.invars, inputs, strict=True) if mark}
+
+    def marks(atoms) -> list[bool]:
+        return [not isinstance(x, Literal) and x in reached for x in atoms]
+
+    for equation in jaxpr.eqns:
+        given = marks(equation.invars)
+        inner = equation.params.get("jaxpr") if equation.primitive.name in ("jit", "pjit") else None
+        found = _reached(inner.jaxpr, given) if inner is not None else [any(given)] * len(equation.outvars)
+        reached.update(v for v, mark in zip(equation.outvars, found, strict=True) if mark)
+    return marks(jaxpr.outvars)

@@ -2,8 +2,7 @@
 
 from dalembert.simulate.ensemble import ensemble
 from dalembert.simulate.run import simulate
-from dalembert.simulate.status import MotionWarning, SimulationError, Status
 from dalembert.simulate.storage import load
-from dalembert.simulate.trajectory import Trajectory
+from dalembert.simulate.trajectory import MotionWarning, SimulationError, Status, Trajectory
 
 __all__ = ["MotionWarning", "SimulationError", "Status", "Trajectory", "ensemble", "load", "simulate"]

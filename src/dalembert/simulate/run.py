@@ -28,8 +28,7 @@ from dalembert.simulate.differentiable import differentiable_run
 from dalembert.simulate.engine import contents, engine, has_kernel, quick_survey
 from dalembert.simulate.loop import CAPACITY, scan, start_fault
 from dalembert.simulate.progress import progress_bar
-from dalembert.simulate.status import MotionWarning, SimulationError
-from dalembert.simulate.trajectory import Trajectory
+from dalembert.simulate.trajectory import MotionWarning, SimulationError, Trajectory
 
 CHUNK_SECONDS = 0.1
 """Aim of one chunk: short enough for Ctrl-C and the progress bar, long enough to cost nothing."""

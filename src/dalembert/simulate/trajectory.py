@@ -24,6 +24,7 @@ from dalembert.numerics import compiled, current, fingerprint, is_traced
 if TYPE_CHECKING:
     import xarray
 
+
 # Filled by the package itself, so that this layer needs to know nothing about pictures.
 views: dict[str, Callable[..., Any]] = {}
 
@@ -304,3 +305,19 @@ class Trajectory(eqx.Module):
             )
             return f"<Trajectory of {n} x {name} by {by}: {k} rows each{told}>"
         return f"<Trajectory of {name} by {by}: {len(self.t)} rows, h = {self.h}, {self.status}>"
+
+
+class SimulationError(RuntimeError):
+    """A run that could not reach its end. `trajectory` holds everything up to the last good state."""
+
+    def __init__(self, message: str, trajectory: Any):
+        super().__init__(message)
+        self.trajectory = trajectory
+        self.status: Status = trajectory.status
+        self.step = int(trajectory.steps) + 1
+        self.time = trajectory.reached + float(trajectory.h)
+        self.residual = float(trajectory.residual)
+
+
+class MotionWarning(UserWarning):
+    """A run reached its end, but its method says that the motion is not to be trusted."""

@@ -1,22 +1,173 @@
 """A film as one HTML file that plays by itself and asks for nothing; or as a GIF or MP4 by `stills`."""
 
+import base64
 import html
+import json
 import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from dalembert.simulate import Trajectory
 from dalembert.view.curves import Panel, panels
-from dalembert.view.film import FRAMES, Film, film
+from dalembert.view.film import FRAMES, Film, Moving, film
+from dalembert.view.mesh import PAINTS, mesh
 from dalembert.view.names import method_name, step_words, system_name
-from dalembert.view.page import page
+
+# Places that differ by less than this share of the picture are the same; a screen has some thousand pixels.
+STILL = 1e-6
+# Parts that look the same however they are turned about this axis of theirs.
+ROUND = {"rod": 2, "spring": 2, "arrow": 2, "point": 2}
+
+
+def page(
+    film: Film, panels: Sequence[Panel] = (), *, title: str | None = None, note: str = "", fps: float = 30.0
+) -> str:
+    """The text of one HTML file that plays the film, with the panels beside it and a note at its foot."""
+    kinds = dict.fromkeys(part.kind for copy in film.copies for part in copy.parts)
+    data = {
+        "title": film.title if title is None else title,
+        "note": ", ".join(x for x in (f"dalembert {_version()}".strip(), note) if x),
+        "fps": fps,
+        "frames": len(film.times),
+        "times": _column(film.times, 0.0),
+        "end": film.end,
+        "low": [_number(x) for x in film.low],
+        "high": [_number(x) for x in film.high],
+        "floor": film.has_floor,
+        "paints": {str(key): colour for key, colour in PAINTS.items()},
+        "meshes": {kind: _shape(kind) for kind in kinds},
+        "copies": [
+            {
+                "label": copy.label,
+                "colour": copy.colour,
+                "parts": [_moving(part, STILL * film.extent) for part in copy.parts if part.kind != "floor"],
+            }
+            for copy in film.copies
+        ],
+        "panels": [
+            {
+                "title": panel.title,
+                "curves": [
+                    {
+                        "label": c.label,
+                        "colour": c.colour,
+                        "dash": c.dash,
+                        "t": _packed(c.t),
+                        "y": _packed(c.y),
+                    }
+                    for c in panel.curves
+                ],
+            }
+            for panel in panels
+        ],
+    }
+    here = files("dalembert.view")
+    text = here.joinpath("player.html").read_text(encoding="utf-8")
+    for name in ("player.css", "player_scene.js", "player.js"):
+        text = text.replace(f"/* {name} */", here.joinpath(name).read_text(encoding="utf-8"))
+    # Labels are text of the user: without "<" they cannot end the script that holds them.
+    told = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return text.replace("/* film */", told)
+
+
+def _version() -> str:
+    try:
+        return version("dalembert")
+    except PackageNotFoundError:
+        return ""
+
+
+def _packed(x: Any) -> str:
+    return base64.b64encode(np.asarray(x, "<f4").tobytes()).decode()
+
+
+def _number(x: Any) -> float:
+    return float(f"{float(x):.7g}")
+
+
+def _column(x: np.ndarray, still: float) -> float | list[Any]:
+    """One number where it does not change; else the first and the packed differences from it."""
+    x = np.asarray(x, float)
+    finite = x[np.isfinite(x)]
+    if len(finite) == len(x) and np.ptp(x) <= still:
+        return _number(x[0])
+    base = float(finite[0]) if len(finite) else 0.0
+    return [base, _packed(x - base)]
+
+
+def _columns(x: np.ndarray, still: float) -> list[Any]:
+    return [_column(x[:, i], still) for i in range(x.shape[1])]
+
+
+def _moving(part: Moving, still: float) -> dict[str, Any]:
+    at = np.array(part.at, float)
+    at[~np.isfinite(part.turn).all(axis=(1, 2)) | ~np.isfinite(part.size).all(axis=1)] = (
+        np.nan
+    )  # is not drawn
+    return {
+        "kind": part.kind,
+        "colour": part.colour,
+        "at": _columns(at, still),
+        "turn": _columns(_quaternions(part), 1e-7),  # what float32 resolves
+        "size": _columns(np.nan_to_num(np.asarray(part.size, float)), still),
+    }
+
+
+def _quaternions(part: Moving) -> np.ndarray:
+    """(k, 4) orientations (x, y, z, w), of which neighbours have the same sign."""
+    turns = np.array(part.turn, float)
+    turns[~np.isfinite(turns).all(axis=(1, 2))] = np.eye(3)
+    square = part.kind == "tile" and bool(np.all(np.isclose(part.size[:, 0], part.size[:, 1])))
+    if part.kind in ROUND or square:
+        turns = _carried(turns, ROUND.get(part.kind, 2), either=square)
+    elif part.kind == "tile":
+        turns = _carried(turns, 0, either=True)
+    found = Rotation.from_matrix(turns).as_quat()
+    flips = np.sign(np.sum(found[1:] * found[:-1], axis=1))
+    found[1:] *= np.cumprod(np.where(flips < 0, -1.0, 1.0))[:, None]
+    return found
+
+
+def _carried(turns: np.ndarray, axis: int, either: bool) -> np.ndarray:
+    """Rotations with the same axis at every frame that turn about it as little as possible from frame to frame.
+
+    Where only a part's axis matters the rest of its matrix may jump, and between two frames one would see it spin.
+    With `either` the axis may point both ways.
+    """
+    found = [turns[0]]
+    for turn in turns[1:]:
+        old, new = found[-1][:, axis], turn[:, axis]
+        cosine = float(old @ new)
+        if either and cosine < 0:
+            new, cosine = -new, -cosine
+        across = np.cross(old, new)
+        sine = float(np.linalg.norm(across))
+        if sine < 1e-12:
+            found.append(found[-1] if cosine > 0 else turn)
+            continue
+        found.append(Rotation.from_rotvec(across / sine * np.arctan2(sine, cosine)).as_matrix() @ found[-1])
+    return np.stack(found)
+
+
+def _shape(kind: str) -> dict[str, Any]:
+    shape = mesh(kind)
+    return {
+        "corners": [round(float(x), 5) for x in shape.corners.ravel()],
+        "faces": [list(face) for face in shape.faces],
+        "paints": list(shape.paints),
+        "lines": [[round(float(x), 4) for x in line.ravel()] for line in shape.lines],
+    }
+
 
 SUFFIXES = (".html", ".gif", ".mp4")
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from dalembert.view.animation import page as player_page
 from dalembert.view.curves import Panel
 from dalembert.view.explorer.answer import Answer, Said, answer, second_thoughts
 from dalembert.view.explorer.controls import Controls, told
 from dalembert.view.explorer.request import Request, script
 from dalembert.view.explorer.stage import Stage, room
-from dalembert.view.page import page as player_page
 
 RED, AMBER, GREY = ("#c0392b", "#fdf0ee"), ("#e0a100", "#fff8e6"), ("#cfd6e2", "transparent")
 
