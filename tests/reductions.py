@@ -10,8 +10,8 @@ from equations.reduction_examples import EXAMPLES
 from hurry import compiled
 
 import dalembert as da
+from dalembert.groups import SE2, SO3, Product, Rn, Torus
 from dalembert.model import as_arrays
-from dalembert.model.groups import SE2, SO3, Product, Rn, Torus
 
 Z = da.zoo
 WELL = lambda q: (q[0] ** 2 + q[1] ** 2) / 2

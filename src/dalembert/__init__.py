@@ -13,7 +13,7 @@ import jax
 if os.environ.get("JAX_ENABLE_X64", "1").lower() not in ("0", "false", "off", ""):
     jax.config.update("jax_enable_x64", True)
 
-from dalembert import diagnostics, discrete, reduction, zoo
+from dalembert import diagnostics, discrete, groups, reduction, zoo
 from dalembert.diagnostics import CoupledSystem, audit, edla_well_posedness, nonholonomy
 from dalembert.methods import (
     DLA,
@@ -29,10 +29,10 @@ from dalembert.methods import (
     Reference,
     VariationalDLA,
 )
-from dalembert.model import Chart, GroupSystem, RheonomicSystem, Symmetry, System, groups, scene, system
+from dalembert.model import Chart, GroupSystem, RheonomicSystem, Symmetry, System, scene, system
 from dalembert.reduction import classify, reduce
 from dalembert.results import explore, load, open_sweep, sweep
-from dalembert.simulate import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
+from dalembert.simulation import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
 
 if TYPE_CHECKING:
     from dalembert.sweeps.errors import SweepError

@@ -11,10 +11,10 @@ import numpy as np
 
 from dalembert import zoo
 from dalembert.model import System, check_system, kind_from_module, wrong
-from dalembert.simulate import Trajectory
-from dalembert.simulate.storage import load as load_arrays
-from dalembert.simulate.storage import unlike
-from dalembert.simulate.trajectory import views
+from dalembert.simulation import Trajectory
+from dalembert.simulation.storage import load as load_arrays
+from dalembert.simulation.storage import unlike
+from dalembert.simulation.trajectory import views
 
 
 def _plots(trajectory: Trajectory) -> Any:

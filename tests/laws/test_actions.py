@@ -7,8 +7,8 @@ from hurry import compiled
 from scipy.integrate import solve_ivp
 
 import dalembert as da
+from dalembert.groups import SE2, Torus
 from dalembert.model import acceleration
-from dalembert.model.groups import SE2, Torus
 
 V = da.VariationalDLA()
 

@@ -18,8 +18,8 @@ from hurry import compiled
 from scipy.linalg import block_diag, expm
 
 import dalembert as da
+from dalembert.groups import H3, S3, SE2, SE3, SO3, Product, Rn, Torus
 from dalembert.model import acceleration
-from dalembert.model.groups import H3, S3, SE2, SE3, SO3, Product, Rn, Torus
 
 EPS = np.finfo(float).eps
 GROUPS = {

@@ -10,8 +10,8 @@ from reductions import ALONG_Z, BOTH, CASES, MOTIONS, ROLLING, ROTOR, WHEEL, Z, 
 import dalembert as da
 from dalembert.diagnostics import measured_order
 from dalembert.diagnostics.order import exact_ends
+from dalembert.groups import Product, Rn, Torus
 from dalembert.model import acceleration, annihilator, nearest_velocity
-from dalembert.model.groups import Product, Rn, Torus
 
 RNG = np.random.default_rng
 WHOLE = da.Symmetry(Product(Rn(2), Torus(1)), on=("x1", "x2", "x3"))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dalembert as da
-from dalembert.model.groups import SE2, Group, Rn, Torus
+from dalembert.groups import SE2, Group, Rn, Torus
 
 METHOD = da.VariationalDLA()
 SHAPE = ("a", "b")

@@ -8,7 +8,7 @@ from properties.reductions_at_random import reduction_attack
 
 import dalembert as da
 from dalembert.discrete import Retraction
-from dalembert.model.groups import H3, SE3, SO3, Product, Rn
+from dalembert.groups import H3, SE3, SO3, Product, Rn
 
 GROUPS = {"SO(3)": SO3(), "SE(3)": SE3(), "H3": H3()}
 SHAPES = 2

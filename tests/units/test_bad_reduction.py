@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.model.groups import SE2, SO3, Product, Rn, Torus
+from dalembert.groups import SE2, SO3, Product, Rn, Torus
 
 Z, V = da.zoo, da.VariationalDLA()
 PLANE = da.Symmetry(Rn(2), on=("x1", "x2"))

@@ -15,10 +15,10 @@ from interrupting import interrupted
 
 import dalembert as da
 from dalembert.methods import method_from_text
-from dalembert.simulate import engine
+from dalembert.simulation import engine
 
 ensemble = functools.partial(da.ensemble, devices="cpu")
-many = sys.modules["dalembert.simulate.ensemble"]  # the function hides its module
+many = sys.modules["dalembert.simulation.ensemble"]  # the function hides its module
 
 CVT = da.zoo.PendulumCVT(eps=0.5)
 Q, V = map(np.asarray, CVT.start("rotating"))

@@ -10,7 +10,7 @@ import pytest
 
 import dalembert as da
 from dalembert.model import as_arrays
-from dalembert.simulate import engine
+from dalembert.simulation import engine
 
 Z = da.zoo
 pytestmark = pytest.mark.filterwarnings("ignore::dalembert.MotionWarning")

@@ -7,7 +7,7 @@ import pytest
 
 import dalembert as da
 from dalembert.methods import method_from_text
-from dalembert.simulate import run
+from dalembert.simulation import run
 
 PENDULUM = {"coordinates": ("x", "y"), "metric": lambda q: jnp.eye(2)}
 

@@ -15,7 +15,7 @@ import dalembert as da
 from dalembert.kernels import Unsupported, flow, native
 from dalembert.methods import State, method_from_text
 from dalembert.model import as_arrays
-from dalembert.simulate import engine, run
+from dalembert.simulation import engine, run
 
 CVT = da.zoo.PendulumCVT(eps=0.5)
 START = tuple(map(np.asarray, CVT.start("rotating")))

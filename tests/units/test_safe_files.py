@@ -127,7 +127,7 @@ def test_the_command_refuses_before_it_runs(runs, swept, tmp_path):
     "trouble", [KeyboardInterrupt(), OSError(28, "No space left on device")], ids=["stop", "full"]
 )
 def test_a_save_that_fails_leaves_the_old_one(runs, tmp_path, suffix, where, trouble):
-    from dalembert.simulate import durable, storage
+    from dalembert.simulation import durable, storage
 
     path = tmp_path / f"run{suffix}"
     runs[0].save(path)
@@ -159,7 +159,7 @@ def test_a_save_that_fails_leaves_the_old_one(runs, tmp_path, suffix, where, tro
 
 
 def test_a_replacement_killed_between_its_renames(runs, tmp_path):
-    from dalembert.simulate import durable
+    from dalembert.simulation import durable
 
     path = tmp_path / "run.zarr"
     runs[0].save(path)
@@ -185,7 +185,7 @@ def test_a_link_to_a_folder_of_another_name(runs, tmp_path):
 
 
 def test_leftovers_of_killed_saves_go(runs, tmp_path):
-    from dalembert.simulate import durable
+    from dalembert.simulation import durable
 
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
@@ -264,7 +264,7 @@ def test_damage_is_seen_by_xarray_itself(runs, tmp_path):
 
 
 def test_a_sweep_never_empties_a_folder(swept, tmp_path):
-    from dalembert.simulate import durable
+    from dalembert.simulation import durable
 
     def locked(folder: Path) -> None:  # of another program
         folder.mkdir()
@@ -311,7 +311,7 @@ def test_a_sweep_never_empties_a_folder(swept, tmp_path):
 
 
 def test_a_creation_that_was_cut_off_goes_on(swept, tmp_path):
-    from dalembert.simulate import durable
+    from dalembert.simulation import durable
 
     path = tmp_path / "sweep.zarr"
     path.mkdir()

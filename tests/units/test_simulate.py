@@ -16,7 +16,7 @@ from interrupting import interrupted
 import dalembert as da
 from dalembert.methods import State
 from dalembert.model import survey
-from dalembert.simulate import engine, loop, run
+from dalembert.simulation import engine, loop, run
 
 CVT = da.zoo.PendulumCVT(eps=0.5)
 START = CVT.start("rotating")

@@ -33,7 +33,7 @@ from sweeping import (
     waited,
 )
 
-from dalembert.simulate.storage import versions
+from dalembert.simulation.storage import versions
 from dalembert.sweeps import SweepError, store
 from dalembert.sweeps.engine import AHEAD, _started, engine
 from dalembert.sweeps.reductions import WORDS

@@ -15,7 +15,7 @@ import dalembert as da
 from dalembert.discrete.gradients import GRADIENTS
 from dalembert.model import as_arrays
 from dalembert.numerics import newton
-from dalembert.simulate import engine
+from dalembert.simulation import engine
 
 
 class Plane(da.System):

@@ -15,9 +15,9 @@ from dalembert import zoo
 from dalembert.bench.tables import Section, Table
 from dalembert.methods import LeapFrog, Method, State, method_from_text
 from dalembert.model import System, as_arrays
-from dalembert.simulate import ensemble
-from dalembert.simulate.ensemble import gpu_call
-from dalembert.simulate.loop import scan
+from dalembert.simulation import ensemble
+from dalembert.simulation.ensemble import gpu_call
+from dalembert.simulation.loop import scan
 
 METHODS = (
     "leapfrog", "leapfrog:momentum", "dla:0.5", "dla:0.25", "dla01", "dd", "dd:average", "dd:itoh-abe", "frame",

@@ -15,8 +15,8 @@ from dalembert import zoo
 from dalembert.bench.tables import Section, Settings, Table, child, interleaved, summary
 from dalembert.methods import Method, State, method_from_text
 from dalembert.model import as_arrays
-from dalembert.simulate import simulate
-from dalembert.simulate.engine import engine
+from dalembert.simulation import simulate
+from dalembert.simulation.engine import engine
 
 METHODS = ("leapfrog", "dla:0.5", "frame")
 H = 0.1

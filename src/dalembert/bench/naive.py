@@ -12,8 +12,8 @@ from dalembert import zoo
 from dalembert.bench.tables import RATIO, Section, Settings, Table, compared, interleaved
 from dalembert.methods import DLA, LeapFrog, State
 from dalembert.model import System, as_arrays
-from dalembert.simulate import ensemble, simulate
-from dalembert.simulate.engine import Native, Xla
+from dalembert.simulation import ensemble, simulate
+from dalembert.simulation.engine import Native, Xla
 
 NEWTON = 5
 """Iterations of Newton's method, a fixed number."""

@@ -12,7 +12,7 @@ import numpy as np
 from dalembert import zoo
 from dalembert.methods import method_from_text
 from dalembert.model import System
-from dalembert.simulate import simulate
+from dalembert.simulation import simulate
 
 ROWS = 101
 """Equally spaced times, the start among them, at which states are compared."""

@@ -18,9 +18,9 @@ from dalembert.kernels import lanes_here, many, pack
 from dalembert.methods import DLA, DLA01, DiscreteGradient, FrameGradient, LeapFrog, Method
 from dalembert.methods.base import State
 from dalembert.model import System, as_arrays, lower
-from dalembert.simulate import ensemble
-from dalembert.simulate.engine import loop_of, single
-from dalembert.simulate.ensemble import cores
+from dalembert.simulation import ensemble
+from dalembert.simulation.engine import loop_of, single
+from dalembert.simulation.ensemble import cores
 
 H = 0.1
 MEMBERS = 10_000

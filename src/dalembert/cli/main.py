@@ -290,7 +290,7 @@ def reproduce(
 def main() -> None:
     """The entry point: user mistakes become one clear line, not a traceback."""
     from dalembert.model import raised
-    from dalembert.simulate import SimulationError
+    from dalembert.simulation import SimulationError
     from dalembert.sweeps.errors import SweepError
 
     if sys.stderr is None:

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from dalembert.methods import Method
 from dalembert.model import System, Trait, lower
-from dalembert.simulate import SimulationError, Status, Trajectory, simulate
-from dalembert.simulate.storage import check_target as check_trajectory_target
+from dalembert.simulation import SimulationError, Status, Trajectory, simulate
+from dalembert.simulation.storage import check_target as check_trajectory_target
 
 FIGURES = (".png", ".svg", ".pdf")
 ANIMATIONS = (".html", ".gif", ".mp4")

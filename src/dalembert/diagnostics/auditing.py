@@ -45,7 +45,7 @@ from dalembert.model import (
     total_energy,
 )
 from dalembert.numerics import is_written_constant, over_rows
-from dalembert.simulate import MotionWarning, Trajectory, simulate
+from dalembert.simulation import MotionWarning, Trajectory, simulate
 
 # Defects of a step below this part of the state are rounding: a few hundred operations, and Newton's last digits.
 ROUNDING = 1e-11

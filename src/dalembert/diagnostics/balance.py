@@ -9,7 +9,7 @@ from dalembert.diagnostics.inputs import one_run
 from dalembert.methods import FrameGradient
 from dalembert.model import Mechanics, as_arrays, lower, moving_energy
 from dalembert.numerics import over_rows
-from dalembert.simulate import Trajectory
+from dalembert.simulation import Trajectory
 
 
 class EnergyBalance(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 
 from dalembert.methods import Method
 from dalembert.model import System
-from dalembert.simulate import Trajectory
+from dalembert.simulation import Trajectory
 
 
 def one_run(trajectory: Any, what: str, rows: int = 1) -> tuple[System, Method]:

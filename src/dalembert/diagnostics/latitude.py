@@ -12,7 +12,7 @@ from dalembert.diagnostics.floquet import Orbit, crossings, driver_at, orbit, se
 from dalembert.diagnostics.inputs import one_run
 from dalembert.model import TOLERANCE, System
 from dalembert.numerics import current, over_rows
-from dalembert.simulate import Trajectory
+from dalembert.simulation import Trajectory
 
 SUBSTEPS = 12
 

@@ -18,7 +18,7 @@ from dalembert.model import (
     project,
 )
 from dalembert.numerics import over_rows, solve_spd
-from dalembert.simulate import SimulationError, ensemble, simulate
+from dalembert.simulation import SimulationError, ensemble, simulate
 
 # Rounding of some hundred steps and of the reference, relative to the size of the motion.
 PLATEAU = 5e-13

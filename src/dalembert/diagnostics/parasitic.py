@@ -10,7 +10,7 @@ from jax import Array
 from dalembert.diagnostics.inputs import one_run
 from dalembert.model import System, as_arrays, lower
 from dalembert.numerics import over_rows
-from dalembert.simulate import Trajectory
+from dalembert.simulation import Trajectory
 
 # A difference of this order passes what alternates and suppresses what is smooth by (h/time scale)^8.
 _ORDER = 8

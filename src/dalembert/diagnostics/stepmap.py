@@ -24,7 +24,7 @@ from dalembert.model import (
     orthonormal_frame,
 )
 from dalembert.numerics import over_rows
-from dalembert.simulate import Trajectory, simulate
+from dalembert.simulation import Trajectory, simulate
 
 # Central differences of order six; exact to rounding for maps as smooth as a step.
 _OFFSETS = np.array([-3, -2, -1, 1, 2, 3])

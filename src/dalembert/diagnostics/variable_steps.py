@@ -21,7 +21,7 @@ from dalembert.discrete import (
 from dalembert.methods import EDLA, Reference, well_posedness
 from dalembert.model import SpaceTime, System, as_arrays, check_system, lower
 from dalembert.numerics import compiled, newton
-from dalembert.simulate import Trajectory, simulate
+from dalembert.simulation import Trajectory, simulate
 
 
 class WellPosedness(NamedTuple):

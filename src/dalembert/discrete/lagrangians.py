@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dalembert.groups import coadjoint
 from dalembert.model import Group, Mechanics, SpaceTime, System, Trait, as_arrays, lower, shape_of
-from dalembert.model.groups import coadjoint
 from dalembert.numerics import Recent, current, kind_of, matvec, newton, solve_spd
 
 

@@ -6,11 +6,11 @@ from jax import Array
 
 from dalembert.discrete import Retraction
 from dalembert.discrete.lagrangians import MAPS, pull
+from dalembert.groups import coadjoint
 from dalembert.methods.base import Claims, Report
 from dalembert.methods.gni import constant, spelled
 from dalembert.methods.reflecting import Reflecting
 from dalembert.model import Group, Mechanics, System, Trait, lower
-from dalembert.model.groups import coadjoint
 from dalembert.numerics import matvec, newton, solve, solve_spd
 
 

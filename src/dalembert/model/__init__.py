@@ -1,6 +1,7 @@
 """What a mechanical system is: coordinates, a Lagrangian, constraints; and the geometry these define."""
 
-from dalembert.model import groups, scene
+from dalembert.groups import Group
+from dalembert.model import scene
 from dalembert.model.build import system
 from dalembert.model.checks import check_start, check_turns, real_numbers, refuse_masked, violates
 from dalembert.model.description import check_system, shape_of
@@ -17,7 +18,6 @@ from dalembert.model.geometry import (
     total_energy,
 )
 from dalembert.model.group_system import Chart, GroupSystem
-from dalembert.model.groups import Group
 from dalembert.model.naming import from_module, kind_from_module, raised, wrong
 from dalembert.model.rheonomic import RheonomicSystem, SpaceTime
 from dalembert.model.survey import TOLERANCE, Survey, is_constant_metric, is_mechanical, observed, survey
@@ -43,7 +43,6 @@ __all__ = [
     "check_system",
     "check_turns",
     "from_module",
-    "groups",
     "is_constant_metric",
     "is_mechanical",
     "kind_from_module",

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.groups import Group
 from dalembert.model.group_system import GroupSystem
-from dalembert.model.groups import Group
 from dalembert.model.system import FUNCTIONS, Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
 from dalembert.numerics import Recent, current, is_traced, kind_of

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.model.groups import Group
+from dalembert.groups import Group
 from dalembert.model.survey import TOLERANCE
 from dalembert.model.system import System, lower
 from dalembert.numerics import is_traced, matmul, solve

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.model.groups import Group, Product, Rn
+from dalembert.groups import Group, Product, Rn
 from dalembert.model.system import Mechanics, System, lower
 from dalembert.model.traits import Trait
 from dalembert.numerics import matmul, matvec

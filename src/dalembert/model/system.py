@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model.groups import Group
-from dalembert.model.groups.flat import Coordinates
+from dalembert.groups import Group
+from dalembert.groups.flat import Coordinates
 from dalembert.model.traits import Trait, told_traits
 from dalembert.numerics import (
     Recipe,

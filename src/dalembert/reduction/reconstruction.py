@@ -19,7 +19,7 @@ from dalembert.numerics import hurried, matvec, over_rows
 from dalembert.reduction.cases import Abelian, Horizontal, Reduced, projected
 from dalembert.reduction.discrete import ReducedLagrangian, displacement, full_step
 from dalembert.reduction.measured import NEAR, complaint, continuous, samples, worst
-from dalembert.simulate import Trajectory, simulate
+from dalembert.simulation import Trajectory, simulate
 
 _BLOCK = 1024
 # Steps that are made again at a time.

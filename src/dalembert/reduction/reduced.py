@@ -16,7 +16,7 @@ from dalembert.numerics import hurried
 from dalembert.reduction import discrete
 from dalembert.reduction.cases import Abelian, Case, Reduced, gyroscopic
 from dalembert.reduction.reconstruction import project, reconstruct
-from dalembert.simulate import Trajectory
+from dalembert.simulation import Trajectory
 
 
 class Note:

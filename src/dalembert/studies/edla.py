@@ -9,7 +9,7 @@ from dalembert.diagnostics.variable_steps import edla_well_posedness
 from dalembert.methods import EDLA, FrameGradient, Method, Reference, Status, VariationalDLA
 from dalembert.model import System, as_arrays, lower, total_energy
 from dalembert.numerics import over_rows
-from dalembert.simulate import Trajectory, simulate
+from dalembert.simulation import Trajectory, simulate
 from dalembert.studies.drawing import log_axis, panels
 from dalembert.studies.lab import Lab
 from dalembert.studies.result import Cell, Picture, Result, Table, number

@@ -8,7 +8,7 @@ from dalembert.discrete import Midpoint, PointConstraint, legendre_plus
 from dalembert.methods import GNI, Method, VariationalDLA
 from dalembert.model import System, as_arrays, lower, project
 from dalembert.numerics import compiled, solve_spd
-from dalembert.simulate import simulate
+from dalembert.simulation import simulate
 from dalembert.studies.drawing import legend_below, log_axis, panels
 from dalembert.studies.lab import Lab
 from dalembert.studies.result import Cell, Picture, Result, Table, number

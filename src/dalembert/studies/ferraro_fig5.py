@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.methods import GNI
-from dalembert.simulate import simulate
+from dalembert.simulation import simulate
 from dalembert.studies.drawing import log_axis, panels
 from dalembert.studies.ferraro_fig2 import DLA, SOURCE, SPELLINGS, STYLES, from_pair
 from dalembert.studies.lab import Lab

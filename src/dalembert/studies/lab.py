@@ -10,7 +10,7 @@ import numpy as np
 from dalembert.diagnostics import CoupledSystem, Drift, Latitude, drift, running_mean
 from dalembert.methods import Method, method_from_text
 from dalembert.numerics import over_rows
-from dalembert.simulate import Trajectory, ensemble
+from dalembert.simulation import Trajectory, ensemble
 from dalembert.zoo import KnifeEdge, PendulumCVT
 
 NAMES = {

@@ -9,7 +9,7 @@ import numpy as np
 from dalembert.diagnostics import judged_together
 from dalembert.diagnostics.series import VERDICTS
 from dalembert.results import sweep
-from dalembert.simulate import Trajectory
+from dalembert.simulation import Trajectory
 from dalembert.studies.drawing import WIDTH
 from dalembert.studies.lab import Lab
 from dalembert.studies.result import Picture, Result, Table, number, plain_row

@@ -7,7 +7,7 @@ import numpy as np
 from dalembert.diagnostics import parasitic_levels, passenger_exponents
 from dalembert.diagnostics.stepmap import passenger_matrices
 from dalembert.methods import method_from_text
-from dalembert.simulate import Trajectory, simulate
+from dalembert.simulation import Trajectory, simulate
 from dalembert.studies.drawing import log_axis, panels, style_of
 from dalembert.studies.lab import CVT_STEP, NAMES, Lab, Panel
 from dalembert.studies.result import Cell, Picture, Result, Table, number, plain_row

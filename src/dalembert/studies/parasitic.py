@@ -9,7 +9,7 @@ from dalembert.diagnostics import parasitic_levels
 from dalembert.methods import GNI, FrameGradient, Method, parasitic_amplitude
 from dalembert.model import as_arrays, lower, total_energy
 from dalembert.numerics import over_rows
-from dalembert.simulate import Trajectory, simulate
+from dalembert.simulation import Trajectory, simulate
 from dalembert.studies.drawing import legend_below, log_axis, panels
 from dalembert.studies.ferraro_fig2 import SOURCE, STYLES
 from dalembert.studies.ferraro_fig5 import blade_speed

@@ -9,12 +9,12 @@ from scipy.linalg import expm
 from scipy.special import j1
 
 from dalembert.discrete import Retraction
+from dalembert.groups import SE2, SO3, Product, Rn, Torus
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, as_arrays, lower
-from dalembert.model.groups import SE2, SO3, Product, Rn, Torus
 from dalembert.numerics import over_rows
 from dalembert.reduction import ReducedRheonomicSystem, ReducedSystem, classify, reduce
-from dalembert.simulate import Trajectory, simulate
+from dalembert.simulation import Trajectory, simulate
 from dalembert.studies.drawing import panels
 from dalembert.studies.lab import Lab
 from dalembert.studies.result import Cell, Picture, Result, Table, number

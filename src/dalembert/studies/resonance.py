@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dalembert.methods import method_from_text
-from dalembert.simulate import ensemble
+from dalembert.simulation import ensemble
 from dalembert.studies.drawing import legend_below, log_axis, panels, style_of
 from dalembert.studies.lab import Lab, Panel
 from dalembert.studies.result import Picture, Result, Table, number, plain_row

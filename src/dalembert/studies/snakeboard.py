@@ -11,7 +11,7 @@ from dalembert.discrete import Midpoint, momentum_map, momentum_residual, nonhol
 from dalembert.methods import GNI, FrameGradient, parasitic_amplitude
 from dalembert.model import as_arrays, lower
 from dalembert.numerics import over_rows
-from dalembert.simulate import Trajectory, simulate
+from dalembert.simulation import Trajectory, simulate
 from dalembert.studies.drawing import log_axis, panels
 from dalembert.studies.ferraro_fig2 import SOURCE
 from dalembert.studies.lab import Lab

@@ -9,7 +9,7 @@ import numpy as np
 from dalembert.diagnostics import Latitude, judged_together
 from dalembert.diagnostics.series import VERDICTS, judged
 from dalembert.model import System, Trait, lower, wrong
-from dalembert.simulate import Status, Trajectory
+from dalembert.simulation import Status, Trajectory
 from dalembert.sweeps.spec import Complaint, is_number, is_whole, named
 
 ENTRIES = ("coordinate", "at", "direction", "count")
@@ -217,7 +217,7 @@ def integrals(sol: Trajectory, spec: Any) -> dict[str, Kept]:
 
 def constraint(sol: Trajectory, spec: Any) -> dict[str, Kept]:
     """The largest residual of the constraint, at the allowed and at the method's own velocity."""
-    from dalembert.simulate.trajectory import residual_at
+    from dalembert.simulation.trajectory import residual_at
 
     return {
         "constraint_error": Kept(

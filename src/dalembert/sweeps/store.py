@@ -21,7 +21,7 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from dalembert.simulate.durable import (
+from dalembert.simulation.durable import (
     MANIFEST,
     Damaged,
     amiss,
@@ -35,7 +35,7 @@ from dalembert.simulate.durable import (
     sync_tree,
     unsealed,
 )
-from dalembert.simulate.storage import versions
+from dalembert.simulation.storage import versions
 from dalembert.sweeps.layout import Layout
 from dalembert.sweeps.lock import locked
 from dalembert.sweeps.spec import DRAWN, METHOD, START, STEP, Spec, named

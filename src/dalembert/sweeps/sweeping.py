@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dalembert.simulate.durable import Damaged
-from dalembert.simulate.progress import progress_bar
+from dalembert.simulation.durable import Damaged
+from dalembert.simulation.progress import progress_bar
 from dalembert.sweeps.engine import EngineLost, engine
 from dalembert.sweeps.errors import SweepError
 from dalembert.sweeps.layout import check_spec, check_store, layout_of

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dalembert.simulate import ensemble
+from dalembert.simulation import ensemble
 from dalembert.sweeps.layout import Layout, columns_of
 from dalembert.sweeps.members import members_of, parameters_of
 from dalembert.sweeps.reductions import Kept, reduced

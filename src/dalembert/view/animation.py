@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from dalembert.simulate import Trajectory
+from dalembert.simulation import Trajectory
 from dalembert.view.curves import Panel, panels
 from dalembert.view.film import FRAMES, Film, Moving, film
 from dalembert.view.mesh import PAINTS, mesh

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dalembert.model import Trait, as_arrays
-from dalembert.simulate import Trajectory
+from dalembert.simulation import Trajectory
 from dalembert.view import names as named
 from dalembert.view.curves import draw_deviation, mean_window, name_deviation
 from dalembert.view.plots import Plots

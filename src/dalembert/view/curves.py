@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
 from dalembert.diagnostics import running_mean
-from dalembert.simulate import Trajectory
+from dalembert.simulation import Trajectory
 from dalembert.view.names import ENERGY, Quantity, integrals, keeps_energy, method_name, symbol
 from dalembert.view.style import FLOOR, INTERVALS, envelope, extremes, log_ticks, run_styles
 

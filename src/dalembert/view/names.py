@@ -12,7 +12,7 @@ import numpy as np
 
 from dalembert.model import Trait, lower
 from dalembert.numerics import over_rows
-from dalembert.simulate import Trajectory
+from dalembert.simulation import Trajectory
 
 _LETTERS = """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi
 chi psi omega"""

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle
 
-from dalembert.model import groups
-from dalembert.simulate import Trajectory
+from dalembert import groups
+from dalembert.simulation import Trajectory
 from dalembert.view import names as named
 from dalembert.view.curves import draw_deviation, draw_residual, mean_window, name_deviation
 from dalembert.view.style import (

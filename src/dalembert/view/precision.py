@@ -13,7 +13,7 @@ from dalembert.diagnostics.order import PLATEAU
 from dalembert.methods import Composition, Method, Reference
 from dalembert.methods.composition import fractions
 from dalembert.model import System, Trait, lower
-from dalembert.simulate import SimulationError, Trajectory, simulate
+from dalembert.simulation import SimulationError, Trajectory, simulate
 from dalembert.view.style import FLOOR, axes, log_numbers, log_ticks, run_styles, title
 
 MARKERS = "osD^vP*X"

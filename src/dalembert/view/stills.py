@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 
-from dalembert.simulate import Trajectory
+from dalembert.simulation import Trajectory
 from dalembert.view import camera as look
 from dalembert.view.film import Copy, Film, Moving, film
 from dalembert.view.style import paler, title, width_of

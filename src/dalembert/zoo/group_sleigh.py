@@ -2,7 +2,8 @@
 
 import jax.numpy as jnp
 
-from dalembert.model import GroupSystem, groups
+from dalembert import groups
+from dalembert.model import GroupSystem
 from dalembert.zoo.chaplygin_sleigh import sleigh
 
 

@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.model import GroupSystem, groups
+from dalembert import groups
+from dalembert.model import GroupSystem
 from dalembert.zoo.suslov import settling
 
 

@@ -3,7 +3,8 @@
 import equinox as eqx
 import jax.numpy as jnp
 
-from dalembert.model import GroupSystem, groups, scene
+from dalembert import groups
+from dalembert.model import GroupSystem, scene
 
 GROUPS = {"SO(3)": groups.SO3(), "S^3": groups.S3()}
 DISTRIBUTIONS = ("mixed", "right-invariant", "left-invariant")

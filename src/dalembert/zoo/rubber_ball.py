@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
+from dalembert.groups import SO3, Product, Rn
 from dalembert.model import GroupSystem, scene
-from dalembert.model.groups import SO3, Product, Rn
 
 
 class RubberBall(GroupSystem):

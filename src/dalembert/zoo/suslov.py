@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.model import GroupSystem, groups, scene
+from dalembert import groups
+from dalembert.model import GroupSystem, scene
 
 
 class Suslov(GroupSystem):

@@ -22,7 +22,7 @@ from dalembert.diagnostics import (
 from dalembert.diagnostics.series import judged
 from dalembert.methods import method_from_text
 from dalembert.numerics import over_rows
-from dalembert.simulate import Status, Trajectory, simulate
+from dalembert.simulation import Status, Trajectory, simulate
 from dalembert.view.curves import Panel, panel, panels
 from dalembert.view.explorer.request import ROWS, Request, built, checked, numbers
 from dalembert.view.film import Film, film

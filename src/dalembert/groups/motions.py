@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.model.groups.base import Group
-from dalembert.model.groups.rotations import (
+from dalembert.groups.base import Group
+from dalembert.groups.rotations import (
     ENTRIES,
     axis_of,
     hat,

@@ -258,7 +258,7 @@ class Trajectory(eqx.Module):
 
     def to_xarray(self) -> "xarray.Dataset":
         """The trajectory as an xarray dataset with named coordinates, units and provenance."""
-        from dalembert.simulate.storage import to_xarray
+        from dalembert.simulation.storage import to_xarray
 
         return to_xarray(self)
 
@@ -268,7 +268,7 @@ class Trajectory(eqx.Module):
         It is there in one piece or not at all. A trajectory that is there already is replaced with `overwrite=True`
         alone, when the new one is complete; anything else is never overwritten.
         """
-        from dalembert.simulate.storage import save
+        from dalembert.simulation.storage import save
 
         save(self, path, overwrite)
 

@@ -16,7 +16,7 @@ import numpy as np
 from dalembert.methods import Status, method_from_text
 from dalembert.model import System, Trait, lower, total_energy
 from dalembert.numerics import hurried, is_traced
-from dalembert.simulate.durable import (
+from dalembert.simulation.durable import (
     MANIFEST,
     Damaged,
     amiss,
@@ -32,7 +32,7 @@ from dalembert.simulate.durable import (
     sync,
     unsealed,
 )
-from dalembert.simulate.trajectory import Trajectory, residual_at
+from dalembert.simulation.trajectory import Trajectory, residual_at
 
 if TYPE_CHECKING:
     import xarray

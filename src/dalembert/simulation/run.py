@@ -24,11 +24,11 @@ from dalembert.model import (
     refuse_masked,
 )
 from dalembert.numerics import current, fingerprint, hurried, is_traced, one_look
-from dalembert.simulate.differentiable import differentiable_run
-from dalembert.simulate.engine import contents, engine, has_kernel, quick_survey
-from dalembert.simulate.loop import CAPACITY, scan, start_fault
-from dalembert.simulate.progress import progress_bar
-from dalembert.simulate.trajectory import MotionWarning, SimulationError, Trajectory
+from dalembert.simulation.differentiable import differentiable_run
+from dalembert.simulation.engine import contents, engine, has_kernel, quick_survey
+from dalembert.simulation.loop import CAPACITY, scan, start_fault
+from dalembert.simulation.progress import progress_bar
+from dalembert.simulation.trajectory import MotionWarning, SimulationError, Trajectory
 
 CHUNK_SECONDS = 0.1
 """Aim of one chunk: short enough for Ctrl-C and the progress bar, long enough to cost nothing."""

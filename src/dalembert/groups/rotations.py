@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.model.groups.base import Group
+from dalembert.groups.base import Group
 from dalembert.numerics import cosine, cotangent_ratio, matmul, matvec, sine_ratio, versine_ratio
 
 

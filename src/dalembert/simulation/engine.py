@@ -11,7 +11,7 @@ from dalembert.kernels import Loop, Unsupported, pack
 from dalembert.methods import Method, State, Status
 from dalembert.model import System, survey
 from dalembert.numerics import Recent, current, kind_of
-from dalembert.simulate.loop import CAPACITY, Rows, attempt, begin, first_carry, output, run_chunk
+from dalembert.simulation.loop import CAPACITY, Rows, attempt, begin, first_carry, output, run_chunk
 
 
 class Chunk(NamedTuple):

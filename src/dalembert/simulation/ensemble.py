@@ -24,11 +24,11 @@ from dalembert.model import (
     real_numbers,
 )
 from dalembert.numerics import compiled, current, fingerprint, is_traced
-from dalembert.simulate.engine import loop_of, quick_survey, tell, wants_kernel
-from dalembert.simulate.loop import Rows, scan, start_fault
-from dalembert.simulate.progress import progress_bar
-from dalembert.simulate.run import check_method, check_numbers, saved_steps
-from dalembert.simulate.trajectory import Trajectory
+from dalembert.simulation.engine import loop_of, quick_survey, tell, wants_kernel
+from dalembert.simulation.loop import Rows, scan, start_fault
+from dalembert.simulation.progress import progress_bar
+from dalembert.simulation.run import check_method, check_numbers, saved_steps
+from dalembert.simulation.trajectory import Trajectory
 
 
 def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray, np.ndarray, int]:

@@ -20,8 +20,8 @@ from dalembert.kernels import Adjoint, Loop
 from dalembert.methods import Composition, Method, State
 from dalembert.methods.composition import fractions
 from dalembert.model import System
-from dalembert.simulate.engine import compiled_single, loop_of
-from dalembert.simulate.loop import Rows, attempt, scan
+from dalembert.simulation.engine import compiled_single, loop_of
+from dalembert.simulation.loop import Rows, attempt, scan
 
 SEGMENT = 4096
 """Steps whose states are kept at a time while going backwards."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.model.groups.base import Group
+from dalembert.groups.base import Group
 
 
 class Rn(Group):
