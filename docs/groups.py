@@ -20,7 +20,7 @@ from entries import show
 import dalembert as da
 from dalembert import groups
 from dalembert.model import as_arrays
-from dalembert.simulation.engine import loop_of
+from dalembert.simulation.engines import loop_of
 
 ANGLES = (0.0, 1e-12, 1e-9, 1e-7, 1e-6, 9e-6, 1.1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 2.0, 3.0)
 TERMS = 130  # (3/2 pi)^130 is below 1e-41; at angles below 0.02 a few do

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import dalembert as da
-from dalembert.view.film import film
+from dalembert.view.films import film
 from dalembert.view.stills import save_gif, scene
 from dalembert.view.style import log_ticks, title
 

@@ -73,7 +73,7 @@ def unoptimised(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
     """The address of a scheduler with one worker, for sweeps that need not start their own."""
-    from dalembert.sweeps.engine import local_cluster
+    from dalembert.sweeps.scheduling import local_cluster
 
     with local_cluster(1) as cluster:
         yield cluster.scheduler_address

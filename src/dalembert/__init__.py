@@ -37,7 +37,7 @@ from dalembert.simulation import MotionWarning, SimulationError, Status, Traject
 if TYPE_CHECKING:
     from dalembert.sweeps.errors import SweepError
     from dalembert.view.animation import animate
-    from dalembert.view.compare import compare
+    from dalembert.view.comparison import compare
     from dalembert.view.maps import sweep_map
     from dalembert.view.precision import work_precision
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _LATER = {
     "SweepError": "dalembert.sweeps.errors",
     "animate": "dalembert.view.animation",
-    "compare": "dalembert.view.compare",
+    "compare": "dalembert.view.comparison",
     "sweep_map": "dalembert.view.maps",
     "work_precision": "dalembert.view.precision",
 }

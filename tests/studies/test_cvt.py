@@ -8,7 +8,7 @@ from studies.expected import DRIVER, ENERGY, LATITUDE, PROBLEMS, number, table
 from studies.suite import METHODS, energies, keeps_full, pendulum_runs
 
 import dalembert as da
-from dalembert.diagnostics.latitude import Latitude
+from dalembert.diagnostics.hidden_integral import Latitude
 from dalembert.diagnostics.series import drift, running_mean, slope
 
 TABLES = {"E": table(ENERGY), "h": table(DRIVER), "latitude": table(LATITUDE)}

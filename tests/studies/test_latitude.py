@@ -8,7 +8,7 @@ from systems import make
 
 import dalembert as da
 from dalembert.diagnostics import measured_period
-from dalembert.diagnostics.latitude import Latitude, axis_and_angle, latitude
+from dalembert.diagnostics.hidden_integral import Latitude, axis_and_angle, latitude
 
 # Period, angle and axis of the period map from the section xi = 0 upwards, and the latitude of the start.
 EXPECTED = {

@@ -6,7 +6,7 @@ from studies.suite import METHODS, energies
 from systems import make
 
 import dalembert as da
-from dalembert.diagnostics.latitude import Latitude
+from dalembert.diagnostics.hidden_integral import Latitude
 from dalembert.diagnostics.series import drift
 
 # Largest errors of E / h (and latitude); "full": the energy of the own velocity.

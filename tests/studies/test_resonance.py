@@ -9,7 +9,7 @@ from studies.suite import METHODS, pendulum_runs
 
 import dalembert as da
 from dalembert.diagnostics.floquet import measured_period, resonance
-from dalembert.diagnostics.latitude import Latitude
+from dalembert.diagnostics.hidden_integral import Latitude
 from dalembert.diagnostics.series import drift, running_mean
 
 # Period and angle of the period map of the rotating driver with eps = 0.5.

@@ -12,9 +12,9 @@ from systems import make
 
 import dalembert as da
 from dalembert.diagnostics.coupled import CoupledSystem
+from dalembert.diagnostics.coupled_structure import least_defect, lie_algebra, rebase, structure, theorem_4_4
 from dalembert.diagnostics.floquet import averaging, real_logarithm, section
-from dalembert.diagnostics.nonholonomy import nonholonomy
-from dalembert.diagnostics.structure import least_defect, lie_algebra, rebase, structure, theorem_4_4
+from dalembert.diagnostics.growth import nonholonomy
 
 # Group, dimension of its algebra, F, I, theta: the corrected table of the paper.
 TABLE = {

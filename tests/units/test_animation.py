@@ -14,7 +14,7 @@ import dalembert as da
 from dalembert import scene
 from dalembert.view import animation as module
 from dalembert.view.animation import animate, check_target, page
-from dalembert.view.film import film
+from dalembert.view.films import film
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from dalembert.bench import report
 from dalembert.bench.naive import dla_half, leapfrog
 from dalembert.bench.peers import contest, fastest, least_lead
 from dalembert.bench.report import claims, where_peers_win
-from dalembert.bench.run import SECTIONS, chosen, run
+from dalembert.bench.running import SECTIONS, chosen, run
 from dalembert.bench.solvers import cvt, sleigh
 from dalembert.bench.tables import Section, Settings, Table, compared, interleaved, markdown, summary
 from dalembert.model import acceleration

@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgb
 
 import dalembert as da
 from dalembert.diagnostics.order import PLATEAU
-from dalembert.view.compare import compare
+from dalembert.view.comparison import compare
 from dalembert.view.precision import work_precision
 from dalembert.view.style import COLOURS, run_styles
 

@@ -18,7 +18,7 @@ from dalembert.methods import method_from_text
 from dalembert.simulation import engine
 
 ensemble = functools.partial(da.ensemble, devices="cpu")
-many = sys.modules["dalembert.simulation.ensemble"]  # the function hides its module
+many = sys.modules["dalembert.simulation.ensembles"]  # the function hides its module
 
 CVT = da.zoo.PendulumCVT(eps=0.5)
 Q, V = map(np.asarray, CVT.start("rotating"))

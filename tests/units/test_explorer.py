@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 import dalembert as da
 from dalembert.methods import METHODS, method_from_text
-from dalembert.view.explorer.answer import answer, second_thoughts
+from dalembert.view.explorer.answers import answer, second_thoughts
 from dalembert.view.explorer.page import message
 from dalembert.view.explorer.request import (
     choices,

@@ -15,7 +15,7 @@ import pytest
 
 import dalembert as da
 from dalembert.methods import method_from_text
-from dalembert.view.explorer.answer import answer
+from dalembert.view.explorer.answers import answer
 from dalembert.view.explorer.request import Request, choices, code_of, first_request, script
 
 viser = pytest.importorskip("viser", reason="viser is not installed: pip install 'dalembert[explore]'")

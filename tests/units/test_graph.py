@@ -7,7 +7,7 @@ from jax import lax
 
 import dalembert as da
 from dalembert.kernels import scalarise
-from dalembert.kernels.scalarise import Scalars
+from dalembert.kernels.scalars import Scalars
 
 X = np.array([0.3, -1.2, 2.5])
 

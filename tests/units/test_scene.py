@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dalembert.model import scene
-from dalembert.view.mesh import PAINTS, mesh
+from dalembert.view.meshes import PAINTS, mesh
 
 PARTS = {
     "wheel": lambda x: scene.wheel((x, 1.0), 0.3, roll=x, radius=0.5, lean=0.2),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dalembert.kernels import native, sincos
-from dalembert.kernels.sincos import circles
+from dalembert.kernels.sine_cosine import circles
 
 PI = decimal.Decimal("3.1415926535897932384626433832795028841971693993751058209749445923078164062862089986")
 # Good to 0.8 or so; halfway to two, so that a lost correction is seen.

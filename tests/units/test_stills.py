@@ -11,8 +11,8 @@ from PIL import Image
 import dalembert as da
 from dalembert.model import scene as parts
 from dalembert.view import stills
-from dalembert.view.camera import Camera, apart, body, camera, grid, ordered
-from dalembert.view.film import film
+from dalembert.view.cameras import Camera, apart, body, camera, grid, ordered
+from dalembert.view.films import film
 
 ROUNDING = 1e-12  # a few sums and products of numbers of size one
 

@@ -35,8 +35,8 @@ from sweeping import (
 
 from dalembert.simulation.storage import versions
 from dalembert.sweeps import SweepError, store
-from dalembert.sweeps.engine import AHEAD, _started, engine
 from dalembert.sweeps.reductions import WORDS
+from dalembert.sweeps.scheduling import AHEAD, _started, engine
 from dalembert.sweeps.work import Done
 
 KILLS = 5
@@ -144,7 +144,7 @@ def test_five_workers_killed(undisturbed: Folder, tmp_path: Path):
 def test_a_worker_killed_between_the_end_of_a_block_and_its_answer():
     """Its results are lost with it, and are asked for again."""
     finished: set[int] = set()
-    with engine(None, 1) as here, mock.patch("dalembert.sweeps.engine.compute", _named):
+    with engine(None, 1) as here, mock.patch("dalembert.sweeps.scheduling.compute", _named):
 
         def heard(done: Done) -> None:
             if not finished:

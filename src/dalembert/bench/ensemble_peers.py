@@ -9,7 +9,7 @@ import numpy as np
 from dalembert.bench.solvers import Entry, Problem, cvt, heyoka_system, missing
 from dalembert.methods import method_from_text
 from dalembert.simulation import ensemble
-from dalembert.simulation.ensemble import cores
+from dalembert.simulation.ensembles import cores
 
 MEMBERS, TIME = 1000, 100.0
 TITLE = f"An ensemble of {MEMBERS:,} PendulumCVT, start velocities differing by 60 %, to t = {TIME:g}"

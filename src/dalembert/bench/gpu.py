@@ -16,7 +16,7 @@ from dalembert.bench.tables import Section, Table
 from dalembert.methods import LeapFrog, Method, State, method_from_text
 from dalembert.model import System, as_arrays
 from dalembert.simulation import ensemble
-from dalembert.simulation.ensemble import gpu_call
+from dalembert.simulation.ensembles import gpu_call
 from dalembert.simulation.loop import scan
 
 METHODS = (

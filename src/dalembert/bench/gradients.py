@@ -16,7 +16,7 @@ from dalembert.bench.tables import Section, Settings, Table, child, interleaved,
 from dalembert.methods import Method, State, method_from_text
 from dalembert.model import as_arrays
 from dalembert.simulation import simulate
-from dalembert.simulation.engine import engine
+from dalembert.simulation.engines import engine
 
 METHODS = ("leapfrog", "dla:0.5", "frame")
 H = 0.1

@@ -13,7 +13,7 @@ from dalembert.bench.tables import RATIO, Section, Settings, Table, compared, in
 from dalembert.methods import DLA, LeapFrog, State
 from dalembert.model import System, as_arrays
 from dalembert.simulation import ensemble, simulate
-from dalembert.simulation.engine import Native, Xla
+from dalembert.simulation.engines import Native, Xla
 
 NEWTON = 5
 """Iterations of Newton's method, a fixed number."""

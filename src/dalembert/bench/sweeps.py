@@ -20,9 +20,9 @@ from dalembert.bench.tables import (
     timed,
 )
 from dalembert.results import sweep, system_kind
-from dalembert.sweeps.engine import local_cluster
 from dalembert.sweeps.layout import layout_of
 from dalembert.sweeps.reading import read
+from dalembert.sweeps.scheduling import local_cluster
 from dalembert.sweeps.work import block_values, preview
 
 BLOCKS = 16
@@ -33,7 +33,7 @@ MEMORY = """
 import json, sys, tempfile
 from distributed import Client
 from dalembert.results import sweep
-from dalembert.sweeps.engine import local_cluster
+from dalembert.sweeps.scheduling import local_cluster
 
 def most():  # not ru_maxrss, which a program inherits from the one that starts it
     with open("/proc/self/status") as told:

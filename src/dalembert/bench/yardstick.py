@@ -19,8 +19,8 @@ from dalembert.methods import DLA, DLA01, DiscreteGradient, FrameGradient, LeapF
 from dalembert.methods.base import State
 from dalembert.model import System, as_arrays, lower
 from dalembert.simulation import ensemble
-from dalembert.simulation.engine import loop_of, single
-from dalembert.simulation.ensemble import cores
+from dalembert.simulation.engines import loop_of, single
+from dalembert.simulation.ensembles import cores
 
 H = 0.1
 MEMBERS = 10_000

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dalembert.bench.run import chosen, run
+from dalembert.bench.running import chosen, run
 from dalembert.bench.tables import Settings, print_section
 from dalembert.cli.names import check_file
 

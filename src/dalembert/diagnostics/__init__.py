@@ -3,6 +3,18 @@
 from dalembert.diagnostics.auditing import Audit, audit, compare
 from dalembert.diagnostics.balance import EnergyBalance, energy_balance
 from dalembert.diagnostics.coupled import CoupledSystem
+from dalembert.diagnostics.coupled_structure import (
+    Involution,
+    Structure,
+    group_dimension,
+    group_name,
+    least_defect,
+    lie_algebra,
+    rebase,
+    reversibility,
+    structure,
+    theorem_4_4,
+)
 from dalembert.diagnostics.discrete import (
     DiscreteLaws,
     discrete_laws,
@@ -21,8 +33,8 @@ from dalembert.diagnostics.floquet import (
     resonance,
     section,
 )
-from dalembert.diagnostics.latitude import Latitude, latitude
-from dalembert.diagnostics.nonholonomy import Nonholonomy, nonholonomy
+from dalembert.diagnostics.growth import Nonholonomy, nonholonomy
+from dalembert.diagnostics.hidden_integral import Latitude, latitude
 from dalembert.diagnostics.order import Order, Terms, exact_ends, fitted_order, measured_order, measured_terms
 from dalembert.diagnostics.parasitic import Parasitic, normal_velocity, parasitic_levels, parasitic_mode
 from dalembert.diagnostics.series import Drift, Verdict, drift, judged_together, running_mean, slope
@@ -37,18 +49,6 @@ from dalembert.diagnostics.stepmap import (
     step_map,
     volume_along,
     volume_change,
-)
-from dalembert.diagnostics.structure import (
-    Involution,
-    Structure,
-    group_dimension,
-    group_name,
-    least_defect,
-    lie_algebra,
-    rebase,
-    reversibility,
-    structure,
-    theorem_4_4,
 )
 from dalembert.diagnostics.variable_steps import (
     VariableStepLaws,

@@ -13,8 +13,8 @@ from jax import Array
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.discrete import DiscreteLaws, discrete_laws
 from dalembert.diagnostics.floquet import Orbit, measured_period, orbit, resonance, section
-from dalembert.diagnostics.latitude import Latitude
-from dalembert.diagnostics.nonholonomy import nonholonomy
+from dalembert.diagnostics.growth import nonholonomy
+from dalembert.diagnostics.hidden_integral import Latitude
 from dalembert.diagnostics.order import (
     Exact,
     Order,

@@ -3,8 +3,8 @@
 from dalembert.kernels.adjoint import Adjoint
 from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.native import Loop, lanes_here, many, pack
-from dalembert.kernels.scalarise import Scalars, join, scalarise, split
-from dalembert.kernels.sincos import sincos
+from dalembert.kernels.scalars import Scalars, join, scalarise, split
+from dalembert.kernels.sine_cosine import sincos
 
 __all__ = [
     "Adjoint",

@@ -9,7 +9,7 @@ import numpy as np
 
 from dalembert.kernels.llvm import Value
 from dalembert.kernels.native import Block, Function, Loop, dtypes_of, machine
-from dalembert.kernels.scalarise import Scalars
+from dalembert.kernels.scalars import Scalars
 
 Tree = Any
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from dalembert.kernels.graph import Node, Region, Unsupported
 from dalembert.kernels.llvm import TYPES, Value, Writer, literal
-from dalembert.kernels.scalarise import Plan, Scalars
-from dalembert.kernels.sincos import circles
+from dalembert.kernels.scalars import Plan, Scalars
+from dalembert.kernels.sine_cosine import circles
 
 
 class Function:

@@ -20,9 +20,9 @@ from dalembert.model.geometry import (
 from dalembert.model.group_system import Chart, GroupSystem
 from dalembert.model.naming import from_module, kind_from_module, raised, wrong
 from dalembert.model.rheonomic import RheonomicSystem, SpaceTime
-from dalembert.model.survey import TOLERANCE, Survey, is_constant_metric, is_mechanical, observed, survey
+from dalembert.model.sampling import TOLERANCE, Survey, is_constant_metric, is_mechanical, observed, survey
 from dalembert.model.symmetry import Symmetry
-from dalembert.model.system import Mechanics, System, as_arrays, lower
+from dalembert.model.systems import Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
 
 __all__ = [

@@ -8,7 +8,7 @@ import equinox as eqx
 
 from dalembert.model.description import check_arguments
 from dalembert.model.rheonomic import RheonomicSystem
-from dalembert.model.system import System
+from dalembert.model.systems import System
 from dalembert.numerics import Recent, Recipe
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.model.survey import NOISE, ROUNDING, TOLERANCE, Survey, samples, units
-from dalembert.model.survey import survey as survey_of
-from dalembert.model.system import Mechanics, System, as_arrays, lower
+from dalembert.model.sampling import NOISE, ROUNDING, TOLERANCE, Survey, samples, units
+from dalembert.model.sampling import survey as survey_of
+from dalembert.model.systems import Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dalembert.groups import Group
 from dalembert.model.group_system import GroupSystem
-from dalembert.model.system import FUNCTIONS, Mechanics, System, as_arrays, lower
+from dalembert.model.systems import FUNCTIONS, Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
 from dalembert.numerics import Recent, current, is_traced, kind_of
 

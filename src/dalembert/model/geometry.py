@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.model.system import Mechanics
+from dalembert.model.systems import Mechanics
 from dalembert.model.traits import Trait
 from dalembert.numerics import inverse_square_root, matmul, matvec, solve, solve_spd
 

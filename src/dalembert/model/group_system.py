@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.groups import Group
-from dalembert.model.survey import TOLERANCE
-from dalembert.model.system import System, lower
+from dalembert.model.sampling import TOLERANCE
+from dalembert.model.systems import System, lower
 from dalembert.numerics import is_traced, matmul, solve
 
 

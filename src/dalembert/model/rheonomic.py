@@ -6,7 +6,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.model.system import System
+from dalembert.model.systems import System
 
 # pyright: reportIncompatibleMethodOverride=false
 

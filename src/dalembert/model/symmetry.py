@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.groups import Group, Product, Rn
-from dalembert.model.system import Mechanics, System, lower
+from dalembert.model.systems import Mechanics, System, lower
 from dalembert.model.traits import Trait
 from dalembert.numerics import matmul, matvec
 

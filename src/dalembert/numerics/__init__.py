@@ -1,8 +1,8 @@
 """Small dense linear algebra, Newton's method and quadrature, written for sizes below about ten."""
 
-from dalembert.numerics.compiled import compiled, hurried, is_traced, is_written_constant, over_rows
+from dalembert.numerics.compiling import compiled, hurried, is_traced, is_written_constant, over_rows
 from dalembert.numerics.extrapolation import extrapolated_step
-from dalembert.numerics.fingerprint import Recent, Recipe, current, fingerprint, kind_of, one_look
+from dalembert.numerics.fingerprints import Recent, Recipe, current, fingerprint, kind_of, one_look
 from dalembert.numerics.linear import (
     inverse_square_root,
     matmul,
@@ -13,7 +13,7 @@ from dalembert.numerics.linear import (
     solve,
     solve_spd,
 )
-from dalembert.numerics.newton import NewtonInfo, newton
+from dalembert.numerics.newton_solver import NewtonInfo, newton
 from dalembert.numerics.rotations import (
     cosine,
     cotangent_ratio,

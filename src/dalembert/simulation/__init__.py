@@ -1,6 +1,6 @@
 """Running a method on a system, and what comes out of it."""
 
-from dalembert.simulation.ensemble import ensemble
+from dalembert.simulation.ensembles import ensemble
 from dalembert.simulation.run import simulate
 from dalembert.simulation.storage import load
 from dalembert.simulation.trajectory import MotionWarning, SimulationError, Status, Trajectory

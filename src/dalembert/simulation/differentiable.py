@@ -20,7 +20,7 @@ from dalembert.kernels import Adjoint, Loop
 from dalembert.methods import Composition, Method, State
 from dalembert.methods.composition import fractions
 from dalembert.model import System
-from dalembert.simulation.engine import compiled_single, loop_of
+from dalembert.simulation.engines import compiled_single, loop_of
 from dalembert.simulation.loop import Rows, attempt, scan
 
 SEGMENT = 4096

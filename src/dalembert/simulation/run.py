@@ -25,7 +25,7 @@ from dalembert.model import (
 )
 from dalembert.numerics import current, fingerprint, hurried, is_traced, one_look
 from dalembert.simulation.differentiable import differentiable_run
-from dalembert.simulation.engine import contents, engine, has_kernel, quick_survey
+from dalembert.simulation.engines import contents, engine, has_kernel, quick_survey
 from dalembert.simulation.loop import CAPACITY, scan, start_fault
 from dalembert.simulation.progress import progress_bar
 from dalembert.simulation.trajectory import MotionWarning, SimulationError, Trajectory

@@ -13,7 +13,7 @@ from dalembert.simulation import Trajectory
 from dalembert.studies.drawing import WIDTH
 from dalembert.studies.lab import Lab
 from dalembert.studies.result import Picture, Result, Table, number, plain_row
-from dalembert.sweeps.engine import local_cluster
+from dalembert.sweeps.scheduling import local_cluster
 
 METHODS = {"leapfrog:momentum": "leap-frog", "dd:average": "DD with separate gradients", "frame": "frame"}
 EPS = 0.5

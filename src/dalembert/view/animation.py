@@ -19,8 +19,8 @@ from scipy.spatial.transform import Rotation
 
 from dalembert.simulation import Trajectory
 from dalembert.view.curves import Panel, panels
-from dalembert.view.film import FRAMES, Film, Moving, film
-from dalembert.view.mesh import PAINTS, mesh
+from dalembert.view.films import FRAMES, Film, Moving, film
+from dalembert.view.meshes import PAINTS, mesh
 from dalembert.view.names import method_name, step_words, system_name
 
 # Places that differ by less than this share of the picture are the same; a screen has some thousand pixels.

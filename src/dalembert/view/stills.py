@@ -13,8 +13,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 
 from dalembert.simulation import Trajectory
-from dalembert.view import camera as look
-from dalembert.view.film import Copy, Film, Moving, film
+from dalembert.view import cameras as look
+from dalembert.view.films import Copy, Film, Moving, film
 from dalembert.view.style import paler, title, width_of
 
 if TYPE_CHECKING:

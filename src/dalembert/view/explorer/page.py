@@ -10,7 +10,7 @@ import numpy as np
 
 from dalembert.view.animation import page as player_page
 from dalembert.view.curves import Panel
-from dalembert.view.explorer.answer import Answer, Said, answer, second_thoughts
+from dalembert.view.explorer.answers import Answer, Said, answer, second_thoughts
 from dalembert.view.explorer.controls import Controls, told
 from dalembert.view.explorer.request import Request, script
 from dalembert.view.explorer.stage import Stage, room

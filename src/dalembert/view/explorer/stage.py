@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from dalembert.view.film import Copy, Film, Moving
-from dalembert.view.mesh import OWN, PAINTS, mesh
+from dalembert.view.films import Copy, Film, Moving
+from dalembert.view.meshes import OWN, PAINTS, mesh
 
 # A body that travels further than so many of its lengths is shown alone, and followed.
 BODIES = 2.5

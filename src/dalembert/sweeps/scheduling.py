@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dalembert.simulation.ensemble import cores
+from dalembert.simulation.ensembles import cores
 from dalembert.sweeps.errors import SweepError
 from dalembert.sweeps.work import Done, Preview, compute, preview
 

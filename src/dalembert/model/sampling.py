@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.model.system import FUNCTIONS, Mechanics
+from dalembert.model.systems import FUNCTIONS, Mechanics
 from dalembert.model.traits import Trait
 from dalembert.numerics import hurried
 

@@ -6,7 +6,7 @@ from jax import Array
 
 from dalembert.groups import H3, S3, SE2, SE3, SO3, Group, Product, Rn, Torus
 from dalembert.model import scene
-from dalembert.model.system import System, lower
+from dalembert.model.systems import System, lower
 from dalembert.model.traits import Trait
 
 

@@ -117,7 +117,7 @@ class System(eqx.Module):
 
     def scene(self, t: Array, q: Array) -> list[Any]:
         """What the system looks like at time t, as parts of `dalembert.scene`; a particle or a block by default."""
-        from dalembert.model.default_scene import (
+        from dalembert.model.fallback_scene import (
             default_scene,
         )  # it needs the geometry, which needs this file
 

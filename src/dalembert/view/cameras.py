@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from scipy.spatial import ConvexHull
 
-from dalembert.view.film import Copy, Film, Moving
-from dalembert.view.mesh import OWN, PAINTS, PALE, mesh
+from dalembert.view.films import Copy, Film, Moving
+from dalembert.view.meshes import OWN, PAINTS, PALE, mesh
 
 VIEWS = {"oblique": (-60.0, 25.0), "top": (-90.0, 90.0), "side": (-90.0, 0.0)}
 # Where the light comes from: across, up, towards the eye.

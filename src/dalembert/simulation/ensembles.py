@@ -24,7 +24,7 @@ from dalembert.model import (
     real_numbers,
 )
 from dalembert.numerics import compiled, current, fingerprint, is_traced
-from dalembert.simulation.engine import loop_of, quick_survey, tell, wants_kernel
+from dalembert.simulation.engines import loop_of, quick_survey, tell, wants_kernel
 from dalembert.simulation.loop import Rows, scan, start_fault
 from dalembert.simulation.progress import progress_bar
 from dalembert.simulation.run import check_method, check_numbers, saved_steps

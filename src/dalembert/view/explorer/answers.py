@@ -25,7 +25,7 @@ from dalembert.numerics import over_rows
 from dalembert.simulation import Status, Trajectory, simulate
 from dalembert.view.curves import Panel, panel, panels
 from dalembert.view.explorer.request import ROWS, Request, built, checked, numbers
-from dalembert.view.film import Film, film
+from dalembert.view.films import Film, film
 from dalembert.view.names import Quantity, integrals, method_name
 
 

@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from dalembert.kernels.graph import Graph, Node, Region
 from dalembert.kernels.interpret import Interpreter, objects
-from dalembert.kernels.sincos import ON_GPU, SPECIAL, sincos
+from dalembert.kernels.sine_cosine import ON_GPU, SPECIAL, sincos
 
 
 def regions_of(control: Node) -> Sequence[Region]:

@@ -11,7 +11,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.extend.core import Literal
 
-from dalembert.numerics.fingerprint import current
+from dalembert.numerics.fingerprints import current
 
 # XLA's newer fusion emitters on CPU double the compile time of a step and gain nothing at these sizes.
 _OPTIONS = {"xla_cpu_use_fusion_emitters": False}

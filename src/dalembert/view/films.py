@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 from dalembert.model.scene import Part
 from dalembert.numerics import over_rows
 from dalembert.simulation import Trajectory
-from dalembert.view.mesh import mesh
+from dalembert.view.meshes import mesh
 from dalembert.view.names import method_name
 from dalembert.view.style import run_styles
 

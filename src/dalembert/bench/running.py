@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dalembert.bench.tables import Section, Settings
-from dalembert.simulation.ensemble import cores
+from dalembert.simulation.ensembles import cores
 
 PACKAGES = ("dalembert", "jax", "jaxlib", "llvmlite", "numpy", "equinox", "diffrax", "scipy", "heyoka")
 
