@@ -159,7 +159,7 @@ def dla_01():
     for method in (da.DLA01(), da.DLA(0.1)):
         found = da.audit(ZOO.PendulumCVT(), method, start="oscillating", h=0.05, steps=10_000)
         orders.append(found.order.q)
-        _say(method.spelling, "order", found.order, "reversibility defect", f"{found.reversibility:.1e}")
+        _say(method.cli_name, "order", found.order, "reversibility defect", f"{found.reversibility:.1e}")
     assert orders[0] > 1.9
     assert orders[1] < 1.1
 
@@ -188,9 +188,9 @@ def passenger_meant():
         coupled = CoupledSystem.of(sol.system)
         driver = over_rows(CoupledSystem.driver_energy)(coupled, sol.q, sol.v)
         verdicts = [drift(sol.t, x, 30).verdict.value for x in (driver, _passenger(sol))]
-        _say(method.spelling, "driver energy", verdicts[0], "passenger energy", verdicts[1])
+        _say(method.cli_name, "driver energy", verdicts[0], "passenger energy", verdicts[1])
         assert verdicts[0] == "bounded"
-        assert verdicts[1] == ("DRIFT" if method.spelling == "dla:0.5" else "bounded")
+        assert verdicts[1] == ("DRIFT" if method.cli_name == "dla:0.5" else "bounded")
 
 
 def involution_of_the_rotating_driver():
@@ -265,7 +265,7 @@ def why_leapfrog_works():
     cvt = ZOO.PendulumCVT(eps=0.5)
     start = cvt.start("rotating")
     exponents = {
-        m.spelling: passenger_exponents(
+        m.cli_name: passenger_exponents(
             CoupledSystem.of(cvt), m, *start, 0.1, 10_000, m.claims(cvt).on_constraint
         )
         for m in (da.DLA(0.5), da.FrameGradient())
@@ -282,7 +282,7 @@ def resonances():
     errors = {}
     for method in (da.LeapFrog("momentum"), da.DiscreteGradient("average"), da.FrameGradient()):
         sol = _rotating(0.5, method, eta=4.6)
-        errors[method.spelling] = np.max(np.abs(_passenger(sol) - _passenger(sol)[0]))
+        errors[method.cli_name] = np.max(np.abs(_passenger(sol) - _passenger(sol)[0]))
     _say("eta(0) = 4.6, h = 0.1, error of the passenger energy:", {k: f"{v:.1e}" for k, v in errors.items()})
     assert errors["frame"] < 1e-10 < 0.1 < errors["dd:average"]
     assert errors["leapfrog:momentum"] > 0.3

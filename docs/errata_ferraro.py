@@ -107,8 +107,8 @@ def kinetic_projector():
 class WithoutInverse(da.LieGNI):
     """p^+ = R*_W p^- as printed: Ad_{W^-1}^T instead of Ad_W^T, moved to the identity from the left."""
 
-    def flight(self, system, q, u, h):
-        q1, _, report = super().flight(system, q, u, h)
+    def free_step(self, system, q, u, h):
+        q1, _, report = super().free_step(system, q, u, h)
         group, mass = system.group, system.metric(q)
         back = group.multiply(group.inverse(q1), q)
         return q1, solve_spd(mass, matvec(group.adjoint(back).T, matvec(mass, u))), report
@@ -242,7 +242,7 @@ def exact_energy():
         flight = _largest(flight_energy(system, method, 0.1, run.q, run.v_full))
         energy = _spread(run.energy(full=True))
         _say(
-            f"{type(system).__name__}, {method.spelling} ({words}): flight {flight:.1e}, energy {energy:.1e}"
+            f"{type(system).__name__}, {method.cli_name} ({words}): flight {flight:.1e}, energy {energy:.1e}"
         )
         # Rounding of 100 steps, of energies of order one, against changes of order h^2 and h^3.
         small = (system, method, words) in exact

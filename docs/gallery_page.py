@@ -38,9 +38,9 @@ def conserved(system: Any, run: Any) -> list[str]:
     import jax.numpy as jnp
     import numpy as np
 
-    from dalembert.numerics import is_written_constant
+    from dalembert.numerics import is_syntactically_constant
 
-    kept = [] if system.timed or system.affine or system.gives("forces") else ["energy"]
+    kept = [] if system.timed or system.affine or system.defines("forces") else ["energy"]
     if system.affine and not system.timed:
         energy = run.moving_energy()
         kept += ["moving energy"] * bool(np.max(np.abs(energy - energy[0])) < KEPT * np.max(np.abs(energy)))
@@ -48,7 +48,7 @@ def conserved(system: Any, run: Any) -> list[str]:
     q = jnp.zeros(system.dimension)
     for name, section in system.sections().items():
         along = (lambda q, x=section: x(q[0], q)) if system.timed else section
-        kept += [f"momentum ({name})"] * is_written_constant(along, q)
+        kept += [f"momentum ({name})"] * is_syntactically_constant(along, q)
     return kept
 
 
@@ -56,7 +56,7 @@ def caption(name: str, run: Any, chosen: Any) -> str:
     """Which run is shown, in a line."""
     changed = [f"{key} = {value:g}" for key, value in (chosen.parameters or {}).items()]
     own = ["another start than its own"] if chosen.start else []
-    return ", ".join([f"by {run.method.spelling}, h = {float(run.h):.3g}", *changed, *own])
+    return ", ".join([f"by {run.method.cli_name}, h = {float(run.h):.3g}", *changed, *own])
 
 
 def card(name: str, folder: Path) -> dict[str, Any]:

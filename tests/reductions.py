@@ -50,7 +50,7 @@ ROLLING = da.Symmetry(PLANE, on=("x1", "x2"))
 MOTIONS = da.Symmetry(SE2(), on=("x", "y", "theta"))
 TURNS = da.Symmetry(SO3(), on=SO3().coordinates)
 ROTOR = da.Symmetry(Torus(1), on=("psi",))
-OWN = da.VariationalDLA(discrete_constraint=da.discrete.OwnConstraint(lagging))
+OWN = da.VariationalDLA(discrete_constraint=da.discrete.CustomConstraint(lagging))
 EDLA = da.EDLA(pin=False)  # asked for the last energy each time, as [cortes2003] has it
 CASES = {
     "particle": Case(PARTICLE, ALONG_Z),

@@ -57,6 +57,10 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_LATER[name]), name)
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 __version__ = "0.9.0"
 
 __all__ = [

@@ -74,7 +74,7 @@ def test_it_opens_answers_plays_and_stays_on_this_machine(explorer, page, quiet_
     before = shown(explorer)
     choose(page, "method 2", "dla01")
     wait(lambda: shown(explorer) is not before, "an answer to another method")
-    assert [run.method.spelling for run in shown(explorer).runs] == ["frame", "dla01"]
+    assert [run.method.cli_name for run in shown(explorer).runs] == ["frame", "dla01"]
     wait(lambda: "dla01" in page.inner_text("body"), "the verdict on dla01")
     assert "leapfrog" not in [curve.label for curve in shown(explorer).panels[0].curves]
     # Another step size is another run.

@@ -178,7 +178,7 @@ SECTIONS = [
 
 
 @pytest.mark.parametrize(
-    ("system", "method"), SECTIONS, ids=lambda x: getattr(x, "spelling", type(x).__name__)
+    ("system", "method"), SECTIONS, ids=lambda x: getattr(x, "cli_name", type(x).__name__)
 )
 def test_theorem_2_the_momentum_equation_is_an_identity(system, method):
     _, given = states(system, method, 200)
@@ -260,7 +260,7 @@ def test_the_disks_rolling_momentum_is_constant_under_midpoint_dla_only():
     section = system.sections()["rolling"]
     for method, low, high in ((da.VariationalDLA(), 0.0, 1e-12), (da.GNI(), 1e-8, 1e-5)):
         change = np.ptp(_momentum(system, states(system, method, 200)[0], section))
-        assert low <= change < high, method.spelling
+        assert low <= change < high, method.cli_name
 
 
 def test_the_average_momentum_of_section_4_4():
@@ -289,7 +289,7 @@ PHASE = [
 ]
 
 
-@pytest.mark.parametrize(("system", "method"), PHASE, ids=lambda x: getattr(x, "spelling", type(x).__name__))
+@pytest.mark.parametrize(("system", "method"), PHASE, ids=lambda x: getattr(x, "cli_name", type(x).__name__))
 def test_determinant_symplectic_form_and_self_adjointness(system, method):
     _, given = states(system, method, 6)
     few = (*given[:3], given[3][1::2], given[4][1::2])
@@ -336,7 +336,7 @@ def test_evolution_of_the_symplectic_form_on_pairs(method):
             _, own = method.reflect(system, q1, plus)
         else:
             own = da.model.project(system, q1, plus)
-        return jnp.concatenate([q1, method.flight(system, q1, own, h)[0]])
+        return jnp.concatenate([q1, method.free_step(system, q1, own, h)[0]])
 
     def parts(x):
         derivative, end = jax.jacfwd(lambda x: (following(x),) * 2, has_aux=True)(x)
@@ -491,7 +491,7 @@ class Bead(da.System):
         (Bead(), Gauss(1), 2),
         (Bead(), Gauss(2), 4),
     ],
-    ids=lambda x: getattr(x, "spelling", str(x)),
+    ids=lambda x: getattr(x, "cli_name", str(x)),
 )
 def test_discrete_euler_lagrange_without_constraints(system, ld, order):
     """Both methods are then variational integrators of the order of L_d: the same equations, symplectic."""

@@ -549,7 +549,7 @@ COORDINATE_METHODS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("method", COORDINATE_METHODS, ids=lambda m: m.spelling)
+@pytest.mark.parametrize("method", COORDINATE_METHODS, ids=lambda m: m.cli_name)
 def test_methods_in_coordinates_refuse_groups(method):
     suslov = da.zoo.Suslov()
     message = (

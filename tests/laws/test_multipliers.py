@@ -84,7 +84,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(
-    ("system", "method", "shift", "order"), CASES, ids=lambda x: getattr(x, "spelling", "")
+    ("system", "method", "shift", "order"), CASES, ids=lambda x: getattr(x, "cli_name", "")
 )
 def test_multipliers_count_where_the_method_says(system, method, shift, order):
     steps = {6: (0.2, 0.1), 4: (0.1, 0.05)}.get(order, (0.04, 0.02))

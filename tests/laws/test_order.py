@@ -43,10 +43,10 @@ METHODS = [
     *(da.Composition(method, order) for method in (da.FrameGradient(), da.DLA01()) for order in (4, 6, 8)),
 ]
 CASES = [
-    pytest.param(name, method, id=f"{name}-{method.spelling}-{getattr(method, 'start', '')}")
+    pytest.param(name, method, id=f"{name}-{method.cli_name}-{getattr(method, 'start', '')}")
     for name in PROBLEMS
     for method in METHODS
-    if name != "sleigh" or method.spelling.startswith("frame")  # its metric depends on q
+    if name != "sleigh" or method.cli_name.startswith("frame")  # its metric depends on q
 ]
 # The coarsest step, the ratio of steps and how many, for each order. High orders settle late and reach
 # rounding soon, so their steps lie close together.

@@ -7,7 +7,7 @@ import pytest
 from reductions import CASES, FIXED, VARIABLE, along, drawn, off, pairs, rebuilt, reduced, runs
 
 import dalembert as da
-from dalembert.discrete import Midpoint, OwnLagrangian
+from dalembert.discrete import CustomLagrangian, Midpoint
 from dalembert.model import annihilator
 
 
@@ -211,7 +211,7 @@ def test_forces_of_the_disk_cancel():
 def test_without_the_forces_it_is_another_motion():
     """Lhat alone, without beta: the discrete Euler-Lagrange equations of the particle's shape miss the projection."""
     red, _, sol = runs("particle")
-    own = OwnLagrangian(lambda system, a, b, h: red.lagrangian_hat(a, b, h), 2, True)
+    own = CustomLagrangian(lambda system, a, b, h: red.lagrangian_hat(a, b, h), 2, True)
     bare = da.system(coordinates=("x", "y"), metric=red.metric, potential=red.potential)
     wrong = da.simulate(bare, da.VariationalDLA(own), sol.q[0], sol.v[0], h=0.1, steps=50)
     assert off(wrong.q, sol.q[:51]) > 0.1

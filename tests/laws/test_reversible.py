@@ -35,7 +35,7 @@ def defect(system, method, q0, v0, h):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("method", ON_D, ids=lambda m: m.spelling)
+@pytest.mark.parametrize("method", ON_D, ids=lambda m: m.cli_name)
 def test_methods_on_d(method, name):
     system, q0, v0, _ = make(name)
     assert method.claims(system).reversible
@@ -43,7 +43,7 @@ def test_methods_on_d(method, name):
     assert defect(system, method, q0, v0, 0.1) < 1e-13
 
 
-@pytest.mark.parametrize("method", NOT, ids=lambda m: m.spelling)
+@pytest.mark.parametrize("method", NOT, ids=lambda m: m.cli_name)
 def test_what_is_not_claimed_fails(method):
     system, q0, v0, _ = make("cvt-rot-0.5")
     assert not method.claims(system).reversible

@@ -57,7 +57,7 @@ METHODS = (da.FrameGradient(), da.VariationalDLA(), da.GNI(), da.EDLA())
 @pytest.mark.parametrize(
     ("method", "tilt"),
     [(m, tilt) for m in METHODS for tilt in (0.0, 0.3) if not (m.variable_step and tilt)],
-    ids=lambda x: getattr(x, "spelling", f"tilt {x}"),
+    ids=lambda x: getattr(x, "cli_name", f"tilt {x}"),
 )
 def test_turntable_against_its_closed_form(method, tilt):
     """Circles at 2/7 of the table's rate, cycloids where it is tilted: order 2 by every method that takes it."""
@@ -169,7 +169,7 @@ def test_equal_steps_against_the_transcription(problem, system):
     for method, road in ((da.VariationalDLA(), equal_steps), (da.GNI(), reflected)):
         sol = da.simulate(system, method, problem.q0, problem.v0, h=0.1, steps=100)
         # 1e-11 over 100 steps, the specification's bound for fixed steps.
-        assert np.max(np.abs(sol.q - road(problem, 0.1, 100))) < 1e-11, method.spelling
+        assert np.max(np.abs(sol.q - road(problem, 0.1, 100))) < 1e-11, method.cli_name
 
 
 @pytest.mark.parametrize("gradient", ["average", "gonzalez", "itoh-abe"])
@@ -203,8 +203,8 @@ def test_order_where_everything_depends_on_everything():
     methods = (da.FrameGradient(), da.VariationalDLA(Trapezoidal()), da.GNI())
     for method in methods:
         order = measured_order(system, method, exact, 0.2)
-        assert abs(order.q - 2) < 0.1, method.spelling
-        assert abs(order.v - 2) < 0.1, method.spelling
+        assert abs(order.q - 2) < 0.1, method.cli_name
+        assert abs(order.v - 2) < 0.1, method.cli_name
     ends = [
         da.simulate(system, da.Composition(da.FrameGradient(), 4), *start_of(system), h=2 / n, steps=n).q[-1]
         for n in (10, 20)
@@ -241,8 +241,8 @@ def test_one_constraint_written_three_ways():
         one, two = (da.simulate(s, method, q0, v0, h=0.1, steps=100) for s in (ball, offsets))
         # Rounding; EDLA's steps are known to eps E/(2 h^2 G) with G = 0.009 here.
         bound = 1e-9 if method.variable_step else 1e-12
-        assert np.max(np.abs(one.q - two.q)) < bound, method.spelling
-        assert np.max(np.abs(one.v - two.v)) < bound, method.spelling
+        assert np.max(np.abs(one.q - two.q)) < bound, method.cli_name
+        assert np.max(np.abs(one.v - two.v)) < bound, method.cli_name
     one, two = (da.simulate(s, da.GNI(), q0, v0, h=0.1, steps=100) for s in (ball, frame))
     assert np.max(np.abs(one.q - two.q)) < 1e-12
     # The drift without offsets is the shortest; for linear drifts and equal frames the frame gradient is the same.
@@ -271,7 +271,7 @@ def test_linear_systems_are_as_before():
         da.EDLA(pin=False),
     ):
         one, two = (da.simulate(s, method, *plain.start(), h=0.1, steps=100) for s in (plain, timed))
-        assert np.max(np.abs(one.q - two.q)) < 1e-12, method.spelling
+        assert np.max(np.abs(one.q - two.q)) < 1e-12, method.cli_name
 
 
 def test_the_clock_of_long_runs():

@@ -7,7 +7,7 @@ import pytest
 import dalembert as da
 from dalembert.diagnostics import measured_order, variable_step_laws
 from dalembert.diagnostics.order import exact_ends
-from dalembert.discrete import AlphaRule, OwnConstraint, OwnLagrangian, PointConstraint, Trapezoidal
+from dalembert.discrete import AlphaRule, CustomConstraint, CustomLagrangian, PointConstraint, Trapezoidal
 
 Z = da.zoo
 PLANE = Z.NonholonomicParticle(lambda q: (q[0] ** 2 + q[1] ** 2) / 2)
@@ -108,8 +108,8 @@ RULES = {
     "midpoint": da.EDLA(),
     "alpha": da.EDLA(AlphaRule(0.4)),
     "own": da.EDLA(
-        OwnLagrangian(lambda s, a, b, h: h * s.lagrangian((a + b) / 2, (b - a) / h), 2, True),
-        OwnConstraint(lambda s, a, b, h: s.constraints((a + b) / 2) @ (b - a) / h, True),
+        CustomLagrangian(lambda s, a, b, h: h * s.lagrangian((a + b) / 2, (b - a) / h), 2, True),
+        CustomConstraint(lambda s, a, b, h: s.constraints((a + b) / 2) @ (b - a) / h, True),
     ),
 }
 
@@ -127,17 +127,17 @@ def test_asymmetric_rules_are_refused():
     """Their energies change with h itself, so that each step is a fixed multiple of the last one."""
     with pytest.raises(ValueError, match=r"symmetric rules, point=0\.25 is not"):
         da.EDLA(discrete_constraint=PointConstraint(0.25))
-    with pytest.raises(ValueError, match=r"OwnLagrangian\(..., is_symmetric=True"):
+    with pytest.raises(ValueError, match=r"CustomLagrangian\(..., is_symmetric=True"):
         da.EDLA(lambda s, a, b, h: h * s.lagrangian(a, (b - a) / h))
 
     # What would happen, by one that says it is symmetric and is not: the steps go to zero, and the run says so.
     def lopsided(s, a, b, h):
         return s.constraints(0.6 * a + 0.4 * b) @ (b - a) / h
 
-    class Unchecked(OwnConstraint):
+    class Unchecked(CustomConstraint):
         unchecked = True
 
-    method = da.EDLA(discrete_constraint=OwnConstraint(lopsided, True))
+    method = da.EDLA(discrete_constraint=CustomConstraint(lopsided, True))
     with pytest.raises(ValueError, match="is said to be symmetric, but"):
         da.simulate(PLANE, method, *PLANE.start(), h=0.01, steps=1)
     wrong = Unchecked(lopsided, True)
@@ -158,8 +158,8 @@ def test_time_dependent_order():
     methods = (da.EDLA(), da.FrameGradient(), da.VariationalDLA(), da.GNI(), da.VariationalDLA(Trapezoidal()))
     for method in methods:
         order = measured_order(system, method, exact, 0.2)
-        assert abs(order.q - 2) < 0.1, method.spelling
-        assert abs(order.v - 2) < 0.1, method.spelling
+        assert abs(order.q - 2) < 0.1, method.cli_name
+        assert abs(order.v - 2) < 0.1, method.cli_name
 
 
 def test_pinned_energies_do_not_wander():

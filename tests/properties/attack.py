@@ -22,7 +22,7 @@ from properties import plain
 from properties.families import ALL, EVERY, FAMILIES, Case, Family, of_kinds, stacked
 
 import dalembert as da
-from dalembert.methods.spelling import method_from_text
+from dalembert.methods.cli_names import method_from_text
 
 SEED = int(os.environ.get("ATTACK_SEED", "20"))
 MEMBERS = 11

@@ -69,5 +69,5 @@ class TripleJump(da.Composition):
         return state, memory, Report.explicit()._replace(converged=solved)
 
     @property
-    def spelling(self):
-        return f"{self.method.spelling}-triple-jump"
+    def cli_name(self):
+        return f"{self.method.cli_name}-triple-jump"

@@ -12,7 +12,13 @@ from systems import make
 
 import dalembert as da
 from dalembert.diagnostics.coupled import CoupledSystem
-from dalembert.diagnostics.coupled_structure import least_defect, lie_algebra, rebase, structure, theorem_4_4
+from dalembert.diagnostics.coupled_structure import (
+    averaging_symmetry_defect,
+    least_defect,
+    lie_algebra,
+    rebase,
+    structure,
+)
 from dalembert.diagnostics.floquet import averaging, real_logarithm, section
 from dalembert.diagnostics.growth import nonholonomy
 
@@ -62,7 +68,7 @@ def test_table(name):
     if name == "cvt-rot-0":  # (y, -v) is none here, about no phase
         assert all(np.max(np.abs(x.rho - np.diag(TURNING))) > 0.1 for x in told.involutions)
         with pytest.raises(ValueError, match="rebase"):
-            theorem_4_4(averaged, told.involutions[0]._replace(shift=0.25))
+            averaging_symmetry_defect(averaged, told.involutions[0]._replace(shift=0.25))
 
 
 def check_involutions(told, averaged, signs, place):
@@ -78,7 +84,7 @@ def check_involutions(told, averaged, signs, place):
         same = min(np.max(np.abs(involution.rho - sign * np.diag(signs))) for sign in (1, -1)) < 1e-8
         if there and same:
             matching += 1
-            assert theorem_4_4(based, at_base) < 1e-8
+            assert averaging_symmetry_defect(based, at_base) < 1e-8
     assert matching
 
 

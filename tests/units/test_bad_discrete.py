@@ -13,15 +13,15 @@ import dalembert as da
 from dalembert.diagnostics.discrete import phase_determinant, space_momentum_change
 from dalembert.discrete import (
     AlphaRule,
+    CustomConstraint,
+    CustomLagrangian,
     Gauss,
     Midpoint,
-    OwnConstraint,
-    OwnLagrangian,
     PointConstraint,
     Retraction,
     Trapezoidal,
 )
-from dalembert.methods.spelling import method_from_text, remedies
+from dalembert.methods.cli_names import method_from_text, remedies
 from dalembert.model import check_start
 
 PARTICLE, SUSLOV = da.zoo.NonholonomicParticle(), da.zoo.Suslov()
@@ -77,15 +77,15 @@ STARTS = "no start 'late'; choose one of: half-kick, momentum, exact"
         (lambda: Gauss(7), "Gauss needs 1 to 6 stages, got 7"),
         (lambda: Gauss(2.5), "Gauss needs 1 to 6 stages, got 2.5"),
         (lambda: Gauss(True), "Gauss needs 1 to 6 stages, got True"),
-        (lambda: OwnLagrangian(3), r"OwnLagrangian needs a function of \(system, q0, q1, h\), got 3"),
+        (lambda: CustomLagrangian(3), r"CustomLagrangian needs a function of \(system, q0, q1, h\), got 3"),
         (
-            lambda: OwnConstraint("left"),
-            r"OwnConstraint needs a function of \(system, q0, q1, h\), got 'left'",
+            lambda: CustomConstraint("left"),
+            r"CustomConstraint needs a function of \(system, q0, q1, h\), got 'left'",
         ),
-        (lambda: OwnLagrangian(free, 0), "order.*got 0"),
-        (lambda: OwnLagrangian(free, "2"), "order.*got '2'"),
-        (lambda: OwnLagrangian(free, 2, "yes"), "is_symmetric.*got 'yes'"),
-        (lambda: OwnConstraint(left, "yes"), "is_symmetric.*got 'yes'"),
+        (lambda: CustomLagrangian(free, 0), "order.*got 0"),
+        (lambda: CustomLagrangian(free, "2"), "order.*got '2'"),
+        (lambda: CustomLagrangian(free, 2, "yes"), "is_symmetric.*got 'yes'"),
+        (lambda: CustomConstraint(left, "yes"), "is_symmetric.*got 'yes'"),
         (lambda: da.Composition(da.GNI()), "GNI must not be composed.*parasitic.*compose FrameGradient"),
         (lambda: da.Composition(da.LieGNI()), "LieGNI must not be composed.*parasitic"),
         (lambda: da.zoo.RoundBody("SO3"), r"lives on one of: SO\(3\), S\^3; got 'SO3'"),
@@ -109,7 +109,7 @@ def test_numpy_counts_are_whole_numbers():
     """As `steps` takes them; and without a word about static arrays."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert da.GNI(restart_every=np.int64(20)).spelling == "gni:restart=20"
+        assert da.GNI(restart_every=np.int64(20)).cli_name == "gni:restart=20"
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ class DampedWell(da.zoo.RheonomicParticle):
 
 
 METHODS = {
-    x.spelling: x
+    x.cli_name: x
     for x in (
         da.DLA(), da.DLA01(), da.LeapFrog(), da.DiscreteGradient(), da.FrameGradient(), da.GNI(), da.LieGNI(),
         da.VariationalDLA(), da.VariationalDLA(Retraction("exp")), da.EDLA(), da.Composition(da.DLA01()),
@@ -269,13 +269,13 @@ ARGUMENTS = {
     "PointConstraint needs alpha between 0 and 1, got": (PointConstraint, (True,)),
     "Gauss needs 1 to 6 stages, got": (Gauss, (True, 2.0)),
     "Retraction has no map .*; choose one of: exp, cayley, mid": (Retraction, (3, True)),
-    "OwnLagrangian needs a function": (OwnLagrangian, (3, True)),
-    "OwnConstraint needs a function": (OwnConstraint, (3, True)),
-    "OwnLagrangian: the order must be a whole number of at least 1": (
-        lambda x: OwnLagrangian(free, x),
+    "CustomLagrangian needs a function": (CustomLagrangian, (3, True)),
+    "CustomConstraint needs a function": (CustomConstraint, (3, True)),
+    "CustomLagrangian: the order must be a whole number of at least 1": (
+        lambda x: CustomLagrangian(free, x),
         (True,),
     ),
-    "OwnLagrangian: is_symmetric must be True or False": (lambda x: OwnLagrangian(free, 1, x), (0,)),
+    "CustomLagrangian: is_symmetric must be True or False": (lambda x: CustomLagrangian(free, 1, x), (0,)),
 }
 
 
@@ -299,7 +299,7 @@ def test_numbers_of_numpy_are_numbers():
         assert AlphaRule(np.float64(0.3)) == AlphaRule(0.3)
         assert Gauss(np.int64(2)) == Gauss(2)
         assert da.Composition(da.DLA01(), np.int64(4)).order == 4
-        assert da.Reference(np.float64(1e-9), 1e-9).spelling == "reference:1e-09,1e-09"
+        assert da.Reference(np.float64(1e-9), 1e-9).cli_name == "reference:1e-09,1e-09"
 
 
 def test_a_retraction_may_be_given_as_such():
@@ -601,7 +601,7 @@ def test_spellings_that_are_wrong(text, message):
     ],
 )
 def test_a_method_is_what_its_spelling_makes(method):
-    assert method_from_text(method.spelling) == method
+    assert method_from_text(method.cli_name) == method
 
 
 # Steps far beyond the time scales of the motion (pendulum, a body that turns by ten radians a step).
@@ -670,7 +670,7 @@ GROWN = "parasitic mode of {} has grown from .* to .*motion is wrong.*restart_ev
 def test_the_parasitic_mode_is_told_of_where_it_grows(system, method, save_every):
     words = told(system, method, 400, 0.2, save_every=save_every)
     assert len(words) == 1
-    with pytest.warns(da.MotionWarning, match=GROWN.format(method.spelling)):
+    with pytest.warns(da.MotionWarning, match=GROWN.format(method.cli_name)):
         run(system, method, h=0.2, steps=400)
     assert ("FrameGradient()" in words[0]) == (system.group is None), "a remedy that takes the system"
 

@@ -67,12 +67,12 @@ def test_not_horizontal_although_the_momentum_is_kept(name):
 def test_what_depends_on_the_group_is_named():
     with pytest.raises(ValueError, match=r"the Lagrangian is not invariant: .*x1="):
         da.reduce(Z.KnifeEdge(), V, PLANE, kind="abelian")
-    own = da.discrete.OwnLagrangian(
+    own = da.discrete.CustomLagrangian(
         lambda s, q0, q1, h: h * s.lagrangian((q0 + q1) / 2, (q1 - q0) / h) + 0.1 * h**3 * q0[2] ** 2
     )
     with pytest.raises(ValueError, match="the discrete Lagrangian is not invariant"):
         da.reduce(WELL, da.VariationalDLA(own), da.Symmetry(Rn(1), on=("z",)))
-    held = da.discrete.OwnConstraint(
+    held = da.discrete.CustomConstraint(
         lambda s, q0, q1, h: s.constraints((q0 + q1) / 2) @ (q1 - q0) / h + h**2 * jnp.stack([q0[2]])
     )
     with pytest.raises(ValueError, match="the discrete constraint is not invariant"):
@@ -143,7 +143,7 @@ def test_transversality():
         bent = 0.5 * system.lagrangian((q0 + q1) / 2, d.at[3].set(0.0))
         return h * (bent + system.coupling * d[1] * d[3])
 
-    own = da.VariationalDLA(da.discrete.OwnLagrangian(flat))
+    own = da.VariationalDLA(da.discrete.CustomLagrangian(flat))
     with pytest.raises(ValueError, match="transversality condition fails"):
         da.reduce(Z.ParticleWithWheel(), own, WHEEL, level=[1.0])
 

@@ -9,8 +9,15 @@ import pytest
 
 import dalembert as da
 from dalembert.diagnostics.variable_steps import variable_step_laws as laws
-from dalembert.discrete import AlphaRule, Gauss, OwnConstraint, OwnLagrangian, PointConstraint, Trapezoidal
-from dalembert.methods.spelling import method_from_text
+from dalembert.discrete import (
+    AlphaRule,
+    CustomConstraint,
+    CustomLagrangian,
+    Gauss,
+    PointConstraint,
+    Trapezoidal,
+)
+from dalembert.methods.cli_names import method_from_text
 
 Particle, Well = da.zoo.NonholonomicParticle, da.zoo.TravellingWell
 PARTICLE, WELL, SHAKEN, BALL = Particle(), Well(), da.zoo.RheonomicParticle(), da.zoo.BallOnTurntable()
@@ -152,10 +159,10 @@ POSED = "must be a (positive time|whole number)"
         (lambda: da.EDLA(discrete_constraint=0.5), r"EDLA needs a discrete constraint such as.*got 0.5"),
         (lambda: da.EDLA(continuation="yes"), "EDLA: continuation must be True or False, got 'yes'"),
         (lambda: da.EDLA(pin=1), "EDLA: pin must be True or False, got 1"),
-        (lambda: da.EDLA(LEFT), r"needs.*symmetric.*own is not.*OwnLagrangian\(..., is_symmetric=True\)"),
+        (lambda: da.EDLA(LEFT), r"needs.*symmetric.*own is not.*CustomLagrangian\(..., is_symmetric=True\)"),
         (lambda: da.EDLA(Gauss(), PointConstraint(0.0)), r"needs.*symmetric.*left is not"),
-        (lambda: run(WELL, da.EDLA(OwnLagrangian(LEFT, 2, True))), r"own must return a number.*got shape \(4,\)"),
-        (lambda: run(WELL, da.EDLA(Gauss(), OwnConstraint(LEFT, True))), r"own-constraint must return shape \(1,\)"),
+        (lambda: run(WELL, da.EDLA(CustomLagrangian(LEFT, 2, True))), r"own must return a number.*got shape \(4,\)"),
+        (lambda: run(WELL, da.EDLA(Gauss(), CustomConstraint(LEFT, True))), r"own-constraint must return shape \(1,\)"),
         (lambda: run(own(Well, forces=lambda s, t, q, v: -v), da.EDLA()), r"without non-.*Use FrameGradient\(\)"),
         (lambda: da.Composition(da.EDLA()), "EDLA cannot be composed: the sizes of its steps are its own"),
         (lambda: run(method=da.Composition(da.EDLA(), 4, True)), "sizes of its steps"),
@@ -196,7 +203,7 @@ def test_steps_of_variable_size(call, message):
     ],
 )
 def test_spelling_round_trip(method):
-    assert method_from_text(method.spelling).spelling == method.spelling
+    assert method_from_text(method.cli_name).cli_name == method.cli_name
 
 
 def test_a_step_is_at_most_ten_times_the_last():
@@ -220,7 +227,7 @@ def test_systems_from_functions_are_those_of_classes():
             np.testing.assert_array_equal(again.t, known.t)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.spelling)
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.cli_name)
 def test_members_are_single_runs(method):
     sizes = np.array([0.05, 0.1])
     many = pair(SHAKEN, method, *SHAKEN.start(), h=sizes, steps=15)
@@ -258,7 +265,7 @@ def test_files_bring_back_times_and_what_was_told(suffix, tmp_path):
         np.testing.assert_array_equal(sol.to_xarray()["moving_energy"], sol.moving_energy())
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.spelling)
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.cli_name)
 def test_derivatives(method):
     """With central differences over 1e-5: their own error is 1e-10, rounding of runs (1e-13 for EDLA) makes 1e-8."""
 
@@ -275,7 +282,7 @@ def test_derivatives(method):
     np.testing.assert_allclose(found, differences, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", [*METHODS[:2], da.Reference()], ids=lambda m: m.spelling)
+@pytest.mark.parametrize("method", [*METHODS[:2], da.Reference()], ids=lambda m: m.cli_name)
 def test_a_run_from_later_is_the_end_of_a_run(method):
     whole = from_start(WELL, method, h=0.05, steps=40)
     tail = run(WELL, method, whole.q[20], whole.v[20], h=0.05, steps=20, t0=1.0)

@@ -49,7 +49,7 @@ def differences(function, point, key):
     return found
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.spelling)
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.cli_name)
 def test_forward_reverse_and_finite_differences(method):
     function = jax.jit(lambda point: final(method, point))
     reverse = jax.jit(jax.grad(lambda point: final(method, point)))(POINT)

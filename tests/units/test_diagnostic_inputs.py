@@ -252,7 +252,7 @@ def test_every_public_function_is_looked_at():
         "nonholonomy": "test_structure",
         "rebase": "test_structure",
         "reversibility": "test_structure",
-        "theorem_4_4": "test_structure",
+        "averaging_symmetry_defect": "test_structure",
         "group_dimension": "by group_name",
     }
     here = {x.split(",")[0].split(" ")[0] for x in (*ALONG, *AT_ROWS, *SENTENCES)} | set(elsewhere)

@@ -7,10 +7,10 @@ import pytest
 import dalembert as da
 from dalembert.discrete import (
     AlphaRule,
+    CustomConstraint,
+    CustomLagrangian,
     DiscreteLagrangian,
     Midpoint,
-    OwnConstraint,
-    OwnLagrangian,
     PointConstraint,
     Retraction,
     Trapezoidal,
@@ -118,17 +118,17 @@ SINGULAR = (
 )
 def test_lagrangians_that_do_not_stand_for_the_system(system, function, message):
     with pytest.raises(ValueError, match=message):
-        asked(system, OwnLagrangian(function))
+        asked(system, CustomLagrangian(function))
 
 
 def test_what_lagrangians_say_of_themselves_is_asked():
     for rule, message in (
-        (OwnLagrangian(rectangle, 1, True), "said to be symmetric.*Say is_symmetric=False"),
+        (CustomLagrangian(rectangle, 1, True), "said to be symmetric.*Say is_symmetric=False"),
         (
-            OwnLagrangian(rectangle, 2),
-            r"said to be of order 2, .* to order 1 in h only.*OwnLagrangian\(..., 1\)",
+            CustomLagrangian(rectangle, 2),
+            r"said to be of order 2, .* to order 1 in h only.*CustomLagrangian\(..., 1\)",
         ),
-        (OwnLagrangian(middle, 4, True), "said to be of order 4, .* to order 2 in h only"),
+        (CustomLagrangian(middle, 4, True), "said to be of order 4, .* to order 2 in h only"),
     ):
         with pytest.raises(ValueError, match=message):
             asked(SLEIGH, rule)
@@ -153,23 +153,23 @@ STANDS = r"does not stand for the constraint of NonholonomicParticle: .* misses 
 )
 def test_constraints_that_do_not_stand_for_the_system(function, message):
     with pytest.raises(ValueError, match=message):
-        asked(PARTICLE, None, OwnConstraint(function))
+        asked(PARTICLE, None, CustomConstraint(function))
 
 
 def test_a_constraint_that_is_not_symmetric_must_not_say_so():
     with pytest.raises(ValueError, match=r"own-constraint is said to be symmetric.*Say is_symmetric=False"):
-        asked(PARTICLE, None, OwnConstraint(left, True))
+        asked(PARTICLE, None, CustomConstraint(left, True))
 
 
 @pytest.mark.parametrize(
     ("system", "lagrangian", "constraint"),
     [
-        (PARTICLE, OwnLagrangian(free), OwnConstraint(left)),
-        (SLEIGH, OwnLagrangian(middle, 2, True), OwnConstraint(point, True)),
-        (SLEIGH, OwnLagrangian(rectangle), None),
-        (PULLED, OwnLagrangian(plus(middle, lambda s, a, b, h: 7.0 * h)), None),  # a constant changes nothing
-        (Units(1e-6), OwnLagrangian(middle, 2, True), OwnConstraint(point, True)),
-        (Units(1e6), OwnLagrangian(middle, 2, True), OwnConstraint(point, True)),
+        (PARTICLE, CustomLagrangian(free), CustomConstraint(left)),
+        (SLEIGH, CustomLagrangian(middle, 2, True), CustomConstraint(point, True)),
+        (SLEIGH, CustomLagrangian(rectangle), None),
+        (PULLED, CustomLagrangian(plus(middle, lambda s, a, b, h: 7.0 * h)), None),  # a constant changes nothing
+        (Units(1e-6), CustomLagrangian(middle, 2, True), CustomConstraint(point, True)),
+        (Units(1e6), CustomLagrangian(middle, 2, True), CustomConstraint(point, True)),
     ],
 )
 def test_right_ones_are_taken(system, lagrangian, constraint):
@@ -213,7 +213,7 @@ def test_methods_ask_their_own_rules():
             method.check_start(PARTICLE, *start, 0.0)
     for method in (
         da.VariationalDLA(discrete_constraint=lambda *given: left(*given) + 0.02),
-        da.Composition(da.VariationalDLA(Midpoint(), OwnConstraint(left, True))),
+        da.Composition(da.VariationalDLA(Midpoint(), CustomConstraint(left, True))),
     ):
         with pytest.raises(ValueError, match="discrete constraint"):
             method.check_start(PARTICLE, *start, 0.0)

@@ -93,7 +93,7 @@ def test_a_bad_parameter_becomes_a_sentence():
 
 def test_a_method_that_does_not_fit_leaves_the_others():
     found = answer(asked("ChaplyginSleigh", ("frame", "dla")), KINDS)
-    assert [run.method.spelling for run in found.runs] == ["frame"]
+    assert [run.method.cli_name for run in found.runs] == ["frame"]
     assert "constant mass matrix" in found.problems[0]
 
 
@@ -169,7 +169,7 @@ def test_the_code_of_a_method_makes_that_method(name):
     method = method_from_text(name)
     made = subprocess_free(code_of(method))
     assert made == method
-    assert made.spelling == method.spelling
+    assert made.cli_name == method.cli_name
 
 
 def subprocess_free(code):

@@ -14,7 +14,7 @@ PENDULUM = {"coordinates": ("x", "y"), "metric": lambda q: jnp.eye(2)}
 
 @pytest.mark.parametrize("amplitude", [1e-6, 1e-8, 1e-10, 0.0])
 @pytest.mark.parametrize(
-    "method", [da.FrameGradient(), da.DiscreteGradient(), da.DLA(0.5)], ids=lambda m: m.spelling
+    "method", [da.FrameGradient(), da.DiscreteGradient(), da.DLA(0.5)], ids=lambda m: m.cli_name
 )
 def test_small_oscillations_and_rest(method, amplitude):
     """Near an equilibrium the force is rounding; the iteration must not be asked for more than there is."""
@@ -89,7 +89,7 @@ def test_nan_potential_with_a_finite_gradient():
     ],
 )
 def test_spelling_says_all(method):
-    assert method_from_text(method.spelling) == method
+    assert method_from_text(method.cli_name) == method
 
 
 def test_batched_trajectories():

@@ -33,7 +33,7 @@ def test_round_trip(run, suffix, tmp_path):
         np.testing.assert_array_equal(getattr(back, name), getattr(run, name))
     assert back.status is run.status
     assert back.save_every == run.save_every
-    assert back.method == run.method or back.method.spelling == run.method.spelling
+    assert back.method == run.method or back.method.cli_name == run.method.cli_name
     assert type(back.system) is type(run.system)
     np.testing.assert_array_equal(back.energy(full=True), run.energy(full=True))
     # Saved again, the file is the same.

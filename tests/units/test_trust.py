@@ -51,7 +51,7 @@ def made(**functions):
 
 
 @pytest.mark.parametrize(
-    "method", [da.FrameGradient(), da.LeapFrog(), da.Reference()], ids=lambda m: m.spelling
+    "method", [da.FrameGradient(), da.LeapFrog(), da.Reference()], ids=lambda m: m.cli_name
 )
 @pytest.mark.parametrize(
     "functions",
@@ -126,7 +126,7 @@ def kinked(potential):
 
 
 @pytest.mark.parametrize(
-    "method", [da.FrameGradient(), da.DiscreteGradient("average")], ids=lambda m: m.spelling
+    "method", [da.FrameGradient(), da.DiscreteGradient("average")], ids=lambda m: m.cli_name
 )
 def test_energy_is_kept_exactly_at_kinks(method):
     system, random, good = kinked(ROUGH["kink"]), np.random.default_rng(0), 0
@@ -165,7 +165,7 @@ def test_a_magnetic_term_is_seen_beside_a_large_constant():
         run(system, q0=[0.0, 0.0], v0=[1.0, 0.0])
 
 
-@pytest.mark.parametrize("method", [da.DiscreteGradient("average"), da.DLA()], ids=lambda m: m.spelling)
+@pytest.mark.parametrize("method", [da.DiscreteGradient("average"), da.DLA()], ids=lambda m: m.cli_name)
 def test_coordinates_of_any_unit_give_the_same_motion(method):
     class Scaled(Plane):
         """x moves freely, so that nothing in the step depends on the coordinate with the largest numbers."""
@@ -510,7 +510,7 @@ def test_jit_around_a_run_of_constants():
     assert float(found) == pytest.approx(2 * run(system, q0=q, v0=v).q[-1, 0], abs=1e-15)
 
 
-@pytest.mark.parametrize("method", [da.LeapFrog(), da.FrameGradient(), da.DLA()], ids=lambda m: m.spelling)
+@pytest.mark.parametrize("method", [da.LeapFrog(), da.FrameGradient(), da.DLA()], ids=lambda m: m.cli_name)
 def test_failures_inside_transformations_are_nan(method):
     def loss(mass, **options):
         return jnp.sum(run(Plane(mass), method, **options).q[-1])

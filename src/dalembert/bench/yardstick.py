@@ -95,7 +95,7 @@ def ours_single(system: System, method: Method, q0: Any, v0: Any) -> Callable[[i
         start(parameters.ctypes.data, first.ctypes.data, carry.ctypes.data, rows.ctypes.data)
         run(parameters.ctypes.data, carry.ctypes.data, steps, steps, steps, rows.ctypes.data, 1)
         if carry[loop.code]:
-            raise RuntimeError(f"{system.label} by {method.spelling} failed")
+            raise RuntimeError(f"{system.label} by {method.cli_name} failed")
         return rows[0, : len(first)]
 
     return call
@@ -167,7 +167,7 @@ def ours_many(system: System, method: Method, q0: np.ndarray, v0: np.ndarray) ->
         places = [x.ctypes.data for x in (shared, own, starts)]
         kernel(*places, size, 0, size, steps, steps, rows.ctypes.data, told.ctypes.data)
         if np.any(told[0]):
-            raise RuntimeError(f"{system.label} by {method.spelling} failed")
+            raise RuntimeError(f"{system.label} by {method.cli_name} failed")
         return rows[1]
 
     return call

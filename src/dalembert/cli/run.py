@@ -56,7 +56,7 @@ def report(console: Console, sol: Trajectory) -> None:
     rows = f"largest deviation in {len(sol.t):,} rows"
     table = Table("quantity", "start", rows, title_justify="left")
     name = type(sol.system).__name__
-    spelling = sol.method.spelling if sol.method is not None else ""
+    spelling = sol.method.cli_name if sol.method is not None else ""
     step = f"{'first ' * ('h' in sol.told)}h = {float(sol.h):.6g}"
     table.title = f"{name} by {spelling}, {step}, {int(sol.steps):,} steps to t = {sol.t[-1]:.6g}"
     for row in conserved(sol):

@@ -6,6 +6,7 @@ from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.coupled_structure import (
     Involution,
     Structure,
+    averaging_symmetry_defect,
     group_dimension,
     group_name,
     least_defect,
@@ -13,7 +14,6 @@ from dalembert.diagnostics.coupled_structure import (
     rebase,
     reversibility,
     structure,
-    theorem_4_4,
 )
 from dalembert.diagnostics.discrete import (
     DiscreteLaws,
@@ -79,6 +79,7 @@ __all__ = [
     "WellPosedness",
     "audit",
     "averaging",
+    "averaging_symmetry_defect",
     "compare",
     "discrete_laws",
     "drift",
@@ -118,7 +119,6 @@ __all__ = [
     "step_map",
     "structure",
     "symplectic_defect",
-    "theorem_4_4",
     "variable_step_laws",
     "volume_along",
     "volume_change",

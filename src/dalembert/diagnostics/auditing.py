@@ -44,7 +44,7 @@ from dalembert.model import (
     moving_energy,
     total_energy,
 )
-from dalembert.numerics import is_written_constant, over_rows
+from dalembert.numerics import is_syntactically_constant, over_rows
 from dalembert.simulation import MotionWarning, Trajectory, simulate
 
 # Defects of a step below this part of the state are rounding: a few hundred operations, and Newton's last digits.
@@ -395,7 +395,7 @@ def _momenta(system: System) -> dict[str, Callable]:
 
     q = jnp.zeros(system.dimension)
     sections = system.sections().items()
-    return {f"momentum of {name}": momentum(x) for name, x in sections if is_written_constant(x, q)}
+    return {f"momentum of {name}": momentum(x) for name, x in sections if is_syntactically_constant(x, q)}
 
 
 def audit(
@@ -455,7 +455,7 @@ def audit(
     window = 300 * about.h if window is None else float(window)
     found = []
     for each in methods:
-        tell(f"{each.spelling} on {system.label}: {steps:,} steps")
+        tell(f"{each.cli_name} on {system.label}: {steps:,} steps")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MotionWarning)  # the audit says it itself
             found.append(_audit(about, each, steps, window))
@@ -468,7 +468,7 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
     sol = simulate(system, method, about.q0, about.v0, h=h, steps=steps, save_every=every, throw=False)
     if len(sol.t) < 2:
         raise ValueError(
-            f"{method.spelling} makes no step on {system.label}, so nothing is measured: {sol.message}"
+            f"{method.cli_name} makes no step on {system.label}, so nothing is measured: {sol.message}"
         )
     speed = max(float(np.nanmax(np.abs(np.asarray(sol.v)))), np.finfo(float).tiny)
     # Each row by its own speed, so that a run that explodes hides nothing; at rest by the usual speed.
@@ -497,7 +497,7 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
         near = _resonance(about, sol)
     return Audit(
         system=system.label,
-        method=method.spelling,
+        method=method.cli_name,
         h=h,
         steps=int(sol.steps),
         message=sol.message,

@@ -40,7 +40,7 @@ def energy_balance(trajectory: Trajectory) -> EnergyBalance:
     system, method = one_run(trajectory, "the energy balance", rows=2)
     if not isinstance(method, FrameGradient) or trajectory.save_every != 1:
         raise ValueError(
-            f"the energy balance is that of a run by FrameGradient() with save_every=1, got one by {method.spelling} "
+            f"the energy balance is that of a run by FrameGradient() with save_every=1, got one by {method.cli_name} "
             f"with save_every={trajectory.save_every}"
         )
     t, q, v = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.v))

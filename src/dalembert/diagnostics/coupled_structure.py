@@ -170,7 +170,7 @@ def _as_involution(rho: np.ndarray) -> np.ndarray | None:
     return rho
 
 
-def theorem_4_4(averaged: Averaging, involution: Involution, count: int = 8) -> float:
+def averaging_symmetry_defect(averaged: Averaging, involution: Involution, count: int = 8) -> float:
     """The largest |v(rho u, -theta) - rho v(u, theta)|: whether averaging respects the involution.
 
     The averaging must begin at the involution's phase.

@@ -24,7 +24,7 @@ from dalembert.model import (
     nearest_velocity,
     total_energy,
 )
-from dalembert.numerics import hurried, matvec, over_rows, solve_spd
+from dalembert.numerics import jit_fast_compile, matvec, over_rows, solve_spd
 
 
 class DiscreteLaws(NamedTuple):
@@ -50,7 +50,7 @@ def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     <p^+(q1), xi(q)_Q(q1)> = <p^+(q), xi(q)_Q(q)>.
     """
     system, method, h = shared
-    q1, plus, _ = method.flight(system, q, u, h)
+    q1, plus, _ = method.free_step(system, q, u, h)
     arrived = 2 * nearest_velocity(system, q, u) - u  # M^-1 p^+ at q; u itself for methods on D
     p, p1 = matvec(system.metric(q), arrived), matvec(system.metric(q1), plus)
     sections = [section(q) for section in system.sections().values()]
@@ -67,7 +67,7 @@ def momentum_residuals(system: System, method: Method, h: float, q: Any, u: Any)
     relative to the largest momentum in these rows. The discrete Lagrangian must be invariant."""
     if not method.variational:
         raise ValueError(
-            f"this is a law of GNI() and VariationalDLA(), made from a flight; got {method.spelling}"
+            f"this is a law of GNI() and VariationalDLA(), made from a flight; got {method.cli_name}"
         )
     names = list(system.sections())
     if not names:
@@ -81,7 +81,7 @@ def momentum_residuals(system: System, method: Method, h: float, q: Any, u: Any)
 
 def _flight_energy(shared: Any, q: Array, u: Array) -> Array:
     system, method, h = shared
-    q1, plus, _ = method.flight(system, q, u, h)
+    q1, plus, _ = method.free_step(system, q, u, h)
     before = total_energy(system, q, u)
     kinetic = before - system.potential(q)
     return (total_energy(system, q1, plus) - before) / (kinetic + jnp.finfo(q.dtype).tiny)
@@ -99,7 +99,7 @@ def flight_energy(system: System, method: Method, h: float, q: Any, u: Any) -> n
 @cache
 def _row_by_row(function: Callable) -> Callable:
     """The function at one row after another: derivatives of a step, for a few rows."""
-    one = hurried(function)
+    one = jit_fast_compile(function)
     return lambda shared, q, u: np.array([one(shared, *row) for row in zip(q, u, strict=True)])
 
 
@@ -115,7 +115,7 @@ def _phase_step(shared: Any, q: Array, z: Array) -> tuple[Array, Array, Array, A
     system, method, h = shared
     n = z.shape[0] // 2
     near = system.space.displaced(q, z[:n])
-    q1, plus, _ = method.flight(system, near, solve_spd(system.metric(near), z[n:]), h)
+    q1, plus, _ = method.free_step(system, near, solve_spd(system.metric(near), z[n:]), h)
     _, own = method.reflect(system, q1, plus)
     return near, q1, plus, matvec(system.metric(q1), own)
 

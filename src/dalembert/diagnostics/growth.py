@@ -18,7 +18,7 @@ from dalembert.model import (
     check_system,
     lower,
 )
-from dalembert.numerics import hurried
+from dalembert.numerics import jit_fast_compile
 
 # Singular values below this part of the largest count as zero; brackets of smooth functions are exact to rounding.
 _RANK = 1e-8
@@ -109,7 +109,7 @@ def _growth(m: Mechanics, q: np.ndarray, goal: int | None) -> tuple[int, ...]:
     return tuple(growth)
 
 
-_forms = hurried(Mechanics.rows)
+_forms = jit_fast_compile(Mechanics.rows)
 
 
 def _rank(rows: np.ndarray) -> int:
@@ -149,7 +149,7 @@ def _brackets(depth: int):
             layers.append(_bracket(span, layers[-1]))
         return [layer(q) for layer in layers]
 
-    return hurried(at)
+    return jit_fast_compile(at)
 
 
 def _bracket(left, right):

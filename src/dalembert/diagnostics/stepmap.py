@@ -57,7 +57,7 @@ def as_shared(system: System, method: Method, h: float) -> tuple[Mechanics, Meth
         what = (
             f"{m.label} depends on time"
             if Trait.TIMED in m.traits
-            else f"the steps of {method.spelling} differ in size"
+            else f"the steps of {method.cli_name} differ in size"
         )
         raise ValueError(f"a step is one map only where all steps are alike, but {what}")
     return m, as_arrays(method), np.asarray(h, float)

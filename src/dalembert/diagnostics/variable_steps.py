@@ -117,7 +117,7 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
         raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}")
     if not isinstance(method, EDLA) or trajectory.save_every != 1:
         raise ValueError(
-            f"these are laws of EDLA: give a run by it with save_every=1, got one by {method.spelling} with "
+            f"these are laws of EDLA: give a run by it with save_every=1, got one by {method.cli_name} with "
             f"save_every={trajectory.save_every}"
         )
     one_run(trajectory, "what EDLA keeps", rows=4)

@@ -2,8 +2,8 @@
 
 from dalembert.discrete.consistency import check_rules
 from dalembert.discrete.constraints import (
+    CustomConstraint,
     DiscreteConstraint,
-    OwnConstraint,
     PointConstraint,
     as_constraint,
     check_constraint,
@@ -12,10 +12,10 @@ from dalembert.discrete.constraints import (
 from dalembert.discrete.gradients import GRADIENTS, average, gonzalez, itoh_abe
 from dalembert.discrete.lagrangians import (
     AlphaRule,
+    CustomLagrangian,
     DiscreteLagrangian,
     Gauss,
     Midpoint,
-    OwnLagrangian,
     Retraction,
     Trapezoidal,
     as_lagrangian,
@@ -47,12 +47,12 @@ from dalembert.discrete.momenta import (
 __all__ = [
     "GRADIENTS",
     "AlphaRule",
+    "CustomConstraint",
+    "CustomLagrangian",
     "DiscreteConstraint",
     "DiscreteLagrangian",
     "Gauss",
     "Midpoint",
-    "OwnConstraint",
-    "OwnLagrangian",
     "PointConstraint",
     "Retraction",
     "Trapezoidal",

@@ -12,7 +12,7 @@ from dalembert.discrete.constraints import DiscreteConstraint, constraint_value
 from dalembert.discrete.lagrangians import DiscreteLagrangian
 from dalembert.model import Mechanics, System, Trait, as_arrays, lower, nearest_velocity
 from dalembert.model.geometry import free_acceleration
-from dalembert.numerics import extrapolated_step, hurried, matvec, solve, solve_spd
+from dalembert.numerics import extrapolated_step, jit_fast_compile, matvec, solve, solve_spd
 
 # A ladder of steps, each half the one before: from one that moves by as much as the coordinates are large down to one
 # that moves by the square root of rounding, and in units that make coordinates small.
@@ -68,7 +68,7 @@ def check_rules(
         check_constraint_at(as_arrays(constraint), m, at)
 
 
-@hurried
+@jit_fast_compile
 def _sampled(m: Mechanics, t: Array, q: Array, v: Array, shifts: Array, kicks: Array):
     """Configurations around q, their mass matrices, and the size of v and of the acceleration."""
 
@@ -117,7 +117,7 @@ def states_around(m: Mechanics, q0: Any, v0: Any, t0: Any = 0.0) -> States:
 def _on_ladder(function: Callable) -> Callable:
     """function(system, rule, t, q, u, h) at every state and step of the ladder."""
 
-    @hurried
+    @jit_fast_compile
     def call(m: Mechanics, rule: Any, at: States):
         steps = jax.vmap(lambda t, q, u, h: function(m, rule, t, q, u, h), (None, None, None, 0))
         return jax.vmap(steps)(*at[:4])
@@ -212,7 +212,7 @@ def _violations(m: Mechanics, constraint: Any, t: Array, q: Array, u: Array, h: 
 
 def check_lagrangian_at(ld: DiscreteLagrangian, m: Mechanics, at: States) -> None:
     """Refuses a discrete Lagrangian that is not h L + O(h^2), singular, or not what it says of itself."""
-    name = f"the discrete Lagrangian {ld.spelling}"
+    name = f"the discrete Lagrangian {ld.cli_name}"
     *vectors, slope = _momenta(m, ld, at)
     mass = at.mass[:, None]
     first, last, force, pull = (_lengths(mass, x) for x in vectors)
@@ -278,13 +278,14 @@ def _check_order(name: str, ld: DiscreteLagrangian, m: Mechanics, at: States) ->
         if order < ld.order - 0.5:
             raise ValueError(
                 f"{name} is said to be of order {ld.order}, but near the start its momenta are right to order "
-                f"{max(round(order), 1)} in h only. Say so, OwnLagrangian(..., {max(round(order), 1)}), or correct it"
+                f"{max(round(order), 1)} in h only. Say so, CustomLagrangian(..., {max(round(order), 1)}), or "
+                "correct it"
             )
 
 
 def check_constraint_at(constraint: DiscreteConstraint, m: Mechanics, at: States) -> None:
     """Refuses a discrete constraint that does not become that of the system as steps go to zero."""
-    name = f"the discrete constraint {constraint.spelling}"
+    name = f"the discrete constraint {constraint.cli_name}"
     on, off, solved, back, forms, allowed = _violations(m, constraint, at)
     forms, gaps = forms[:, 0], np.full((*at.h.shape, at.u.shape[-1]), np.nan)
     short = np.full(at.h.shape, np.nan)

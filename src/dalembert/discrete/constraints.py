@@ -37,7 +37,7 @@ class DiscreteConstraint(eqx.Module):
         return True
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         """The name on the command line."""
         return type(self).__name__.lower()
 
@@ -69,7 +69,7 @@ class PointConstraint(DiscreteConstraint):
         return self.alpha == 0.5
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         return "left" if self.alpha == 0 else f"point={float(self.alpha)!r}"
 
     def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
@@ -80,21 +80,21 @@ class PointConstraint(DiscreteConstraint):
         return matvec(m.rows((1 - a) * q0 + a * q1), u)
 
 
-class OwnConstraint(DiscreteConstraint):
+class CustomConstraint(DiscreteConstraint):
     """A function (system, q0, q1, h) -> (m,) of the user's own."""
 
     function: Callable[..., Any] = eqx.field(static=True)
     is_symmetric: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self):
-        check_own("OwnConstraint", self.function, self.is_symmetric)
+        check_own("CustomConstraint", self.function, self.is_symmetric)
 
     @property
     def symmetric(self) -> bool:
         return self.is_symmetric
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         return "own-constraint"
 
     def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
@@ -116,7 +116,7 @@ def check_constraint(constraint: DiscreteConstraint, system: System) -> None:
         m = jax.eval_shape(lower(as_arrays(system)).at(0.0).rows, q).shape[0]
         return f"shape ({m},), one number per one-form", (m,)
 
-    check_value(f"the discrete constraint {constraint.spelling}", constraint, system, expected)
+    check_value(f"the discrete constraint {constraint.cli_name}", constraint, system, expected)
 
 
 def as_constraint(given: Any, name: str) -> DiscreteConstraint:
@@ -124,7 +124,7 @@ def as_constraint(given: Any, name: str) -> DiscreteConstraint:
     if isinstance(given, DiscreteConstraint):
         return given
     if callable(given) and not isinstance(given, type | DiscreteLagrangian):
-        return OwnConstraint(given)
+        return CustomConstraint(given)
     raise ValueError(
         f"{name} needs a discrete constraint such as PointConstraint(0.5), or a function of (system, q0, q1, h) "
         f"that returns m numbers; got {given!r}"

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dalembert.numerics import is_written_constant, matvec
+from dalembert.numerics import is_syntactically_constant, matvec
 
 Potential = Callable[[Array], Array]
 Gradient = Callable[[Potential, Array, Array, Array], Array]
@@ -100,7 +100,7 @@ def _zero_of_constants(gradient: Gradient) -> Gradient:
 
     @functools.wraps(gradient)
     def quick(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
-        if is_written_constant(potential, q0):
+        if is_syntactically_constant(potential, q0):
             return jnp.zeros_like(q0)
         return gradient(potential, q0, q1, metric)
 

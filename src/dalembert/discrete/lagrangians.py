@@ -65,7 +65,7 @@ class DiscreteLagrangian(eqx.Module):
         return True
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         """The name on the command line."""
         return type(self).__name__.lower()
 
@@ -129,7 +129,7 @@ class AlphaRule(DiscreteLagrangian):
             raise ValueError(f"AlphaRule needs alpha between 0 and 1, got {self.alpha!r}")
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         return f"alpha={float(self.alpha)!r}"
 
     def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
@@ -160,7 +160,7 @@ def check_own(name: str, function: Any, is_symmetric: Any) -> None:
         raise ValueError(f"{name}: is_symmetric must be True or False, got {is_symmetric!r}")
 
 
-class OwnLagrangian(DiscreteLagrangian):
+class CustomLagrangian(DiscreteLagrangian):
     """A function (system, q0, q1, h) -> L_d of the user's own, scaled as an action.
 
     It should say what is known of it: its order without constraints, and whether it is symmetric. It sees positions
@@ -172,10 +172,10 @@ class OwnLagrangian(DiscreteLagrangian):
     is_symmetric: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self):
-        check_own("OwnLagrangian", self.function, self.is_symmetric)
+        check_own("CustomLagrangian", self.function, self.is_symmetric)
         if not is_whole(self.declared_order) or self.declared_order < 1:
             raise ValueError(
-                f"OwnLagrangian: the order must be a whole number of at least 1, got {self.declared_order!r}"
+                f"CustomLagrangian: the order must be a whole number of at least 1, got {self.declared_order!r}"
             )
 
     @property
@@ -187,7 +187,7 @@ class OwnLagrangian(DiscreteLagrangian):
         return self.is_symmetric
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         return "own"
 
     def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
@@ -196,7 +196,7 @@ class OwnLagrangian(DiscreteLagrangian):
 
 def check_lagrangian(ld: DiscreteLagrangian, system: System) -> None:
     """Refuses a discrete Lagrangian that does not return one real number."""
-    check_value(f"the discrete Lagrangian {ld.spelling}", ld, system, lambda: ("a number (shape ())", ()))
+    check_value(f"the discrete Lagrangian {ld.cli_name}", ld, system, lambda: ("a number (shape ())", ()))
 
 
 _checked = Recent(256)
@@ -232,7 +232,7 @@ def as_lagrangian(given: Any, name: str, groups: bool = False) -> DiscreteLagran
             )
         return given
     if callable(given) and not isinstance(given, type):
-        return OwnLagrangian(given)
+        return CustomLagrangian(given)
     raise ValueError(
         f"{name} needs a discrete Lagrangian such as Midpoint() or Trapezoidal(), or a function of "
         f"(system, q0, q1, h); got {given!r}"
@@ -313,7 +313,7 @@ class Gauss(DiscreteLagrangian):
         return 2 * self.stages
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         return f"gauss={self.stages}"
 
     def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
@@ -390,7 +390,7 @@ class Retraction(DiscreteLagrangian):
             raise ValueError(f"Retraction has no map {self.name!r}; choose one of: {', '.join(MAPS)}")
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         return self.name
 
     def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:

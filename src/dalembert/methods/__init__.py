@@ -1,6 +1,7 @@
 """The integrators, one a file."""
 
 from dalembert.methods.base import Claims, Method, Report, State, Status
+from dalembert.methods.cli_names import METHODS, method_from_text, method_named
 from dalembert.methods.composition import Composition
 from dalembert.methods.discrete_gradient import DiscreteGradient
 from dalembert.methods.dla import DLA, DLA01
@@ -11,7 +12,6 @@ from dalembert.methods.leapfrog import LeapFrog
 from dalembert.methods.lie_gni import LieGNI
 from dalembert.methods.reference import Reference
 from dalembert.methods.reflecting import Reflecting, parasitic_amplitude
-from dalembert.methods.spelling import METHODS, method_from_text, method_named
 from dalembert.methods.variational import VariationalDLA
 
 __all__ = [

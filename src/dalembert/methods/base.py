@@ -129,7 +129,7 @@ class Method(eqx.Module):
         """One step of size h."""
         raise NotImplementedError(f"{type(self).__name__} does not define step")
 
-    def flight(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
+    def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         """Of a variational method: where the step from q with own velocity u ends, and M^-1 p^+ there."""
         raise NotImplementedError(f"{type(self).__name__} is not made from a discrete Lagrangian")
 
@@ -175,14 +175,14 @@ class Method(eqx.Module):
         return []
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         """The name on the command line."""
         return type(self).__name__.lower()
 
     @property
     def variational(self) -> bool:
-        """Whether a step is a flight of a discrete Lagrangian, given by `flight`."""
-        return type(self).flight is not Method.flight
+        """Whether a step is a flight of a discrete Lagrangian, given by `free_step`."""
+        return type(self).free_step is not Method.free_step
 
     def takes(self, system: System | Mechanics) -> bool:
         """Whether the method is defined for the system, as far as its traits are known."""
@@ -193,7 +193,7 @@ class Method(eqx.Module):
 
         The description tells most traits; a survey of values around a start tells the others (`observed`).
         """
-        from dalembert.methods.spelling import remedies  # made of methods, which need this file
+        from dalembert.methods.cli_names import remedies  # made of methods, which need this file
 
         m = lower(system)
         refused = next((trait for trait in Trait if trait in m.traits - self.supports), None)

@@ -146,8 +146,8 @@ class Composition(Method):
         return self.method.native_gradients
 
     @property
-    def spelling(self) -> str:
-        return f"{self.method.spelling}@{self.order}"
+    def cli_name(self) -> str:
+        return f"{self.method.cli_name}@{self.order}"
 
 
 def _worse(a: Report, b: Report) -> Report:

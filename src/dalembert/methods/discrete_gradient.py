@@ -89,5 +89,5 @@ class DiscreteGradient(Method):
         return None
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         return "dd" if self.gradient == "gonzalez" else f"dd:{self.gradient}"

@@ -16,7 +16,7 @@ from dalembert.model import (
     oblique_projection,
     reaction,
 )
-from dalembert.numerics import is_traced, is_written_constant, matvec, solve_spd
+from dalembert.numerics import is_syntactically_constant, is_traced, matvec, solve_spd
 
 
 class ReactionMemory(NamedTuple):
@@ -87,7 +87,7 @@ class DLA(Method):
         q0, v0, a = state.q, state.v, self.alpha
         mass = m.metric(q0)
         qm = q0 + (1 - a) * h * v0
-        if _has_one_forms(m) and is_written_constant(m.potential, q0):
+        if _has_one_forms(m) and is_syntactically_constant(m.potential, q0):
             v1, _, change, report = _solve_multipliers(m, mass, qm, v0, a * h, state, h)
             return state.moved(qm + a * h * v1, v1, h), ReactionMemory(qm, change, h), report
         pull = solve_spd(mass, m.potential_gradient(q0))
@@ -117,7 +117,7 @@ class DLA(Method):
         )
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         return f"dla:{float(self.alpha)!r}".removesuffix(".0") if np.ndim(self.alpha) == 0 else "dla"
 
 

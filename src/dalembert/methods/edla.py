@@ -112,12 +112,12 @@ class EDLA(Method):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"EDLA: {name} must be True or False, got {getattr(self, name)!r}")
         for given, own in (
-            (self.discrete_lagrangian, "OwnLagrangian"),
-            (self.discrete_constraint, "OwnConstraint"),
+            (self.discrete_lagrangian, "CustomLagrangian"),
+            (self.discrete_constraint, "CustomConstraint"),
         ):
             if not given.symmetric:
                 raise ValueError(
-                    f"EDLA needs symmetric rules, {given.spelling} is not: the steps would shrink or grow by a "
+                    f"EDLA needs symmetric rules, {given.cli_name} is not: the steps would shrink or grow by a "
                     "factor each time, whatever h is. Of your own functions say that they are: "
                     f"{own}(..., is_symmetric=True)"
                 )
@@ -287,8 +287,8 @@ class EDLA(Method):
         return Claims(order, energy=m.natural, reversible=False, on_constraint=True)
 
     @property
-    def spelling(self) -> str:
-        options = [self.discrete_lagrangian.spelling, self.discrete_constraint.spelling]
+    def cli_name(self) -> str:
+        options = [self.discrete_lagrangian.cli_name, self.discrete_constraint.cli_name]
         options = [x for x in options if x not in ("midpoint", "point=0.5")]
         options += ["continuation"] * self.continuation + ["unpinned"] * (not self.pin)
         return f"edla:{','.join(options)}" if options else "edla"

@@ -169,5 +169,5 @@ class FrameGradient(Method):
         return None
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         return "frame" if self.gradient == "average" else f"frame:{self.gradient}"

@@ -19,13 +19,13 @@ from dalembert.discrete import (
 from dalembert.methods.base import Claims, Report, State, solve_velocity
 from dalembert.methods.reflecting import Reflecting
 from dalembert.model import Mechanics, System, Trait, lower
-from dalembert.numerics import is_written_constant, matvec, solve, solve_spd
+from dalembert.numerics import is_syntactically_constant, matvec, solve, solve_spd
 
 
 def constant(m: Mechanics, *names: str) -> bool:
     """Whether these functions of a system are written without q."""
     q = jnp.zeros(m.dimension)
-    return all(is_written_constant(getattr(m, name), q) for name in names)
+    return all(is_syntactically_constant(getattr(m, name), q) for name in names)
 
 
 class GNI(Reflecting):
@@ -44,7 +44,7 @@ class GNI(Reflecting):
     )
     supports = Reflecting.supports | {Trait.AFFINE, Trait.TIMED}
 
-    def flight(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
+    def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         mass = m.metric(q)
         p = matvec(mass, u)
 
@@ -52,7 +52,7 @@ class GNI(Reflecting):
             return solve_spd(mass, -slots(self.discrete_lagrangian, m, q, q + h * w, w, h)[0] - p)
 
         slope = jax.jacfwd(equations)
-        if is_written_constant(slope, u):
+        if is_syntactically_constant(slope, u):
             w, report = u - solve(slope(u), equations(u)), Report.explicit()
         else:
             w, report = solve_velocity(equations, u, State(q, u), h, jnp.zeros_like(u), mass)
@@ -84,8 +84,8 @@ class GNI(Reflecting):
         )
 
     @property
-    def spelling(self) -> str:
-        return spelled("gni", self.discrete_lagrangian.spelling, "midpoint", self)
+    def cli_name(self) -> str:
+        return spelled("gni", self.discrete_lagrangian.cli_name, "midpoint", self)
 
 
 def spelled(name: str, option: str, usual: str, method: Reflecting) -> str:

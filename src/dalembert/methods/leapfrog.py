@@ -77,7 +77,7 @@ class LeapFrog(Method):
         return u - 2 * project(m, q, u)  # swaps p^- and -p^+
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         return "leapfrog" if self.start == "half-kick" else f"leapfrog:{self.start}"
 
     def claims(self, system: System) -> Claims:

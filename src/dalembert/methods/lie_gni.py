@@ -37,7 +37,7 @@ class LieGNI(Reflecting):
                 f"{self.retraction!r}"
             )
 
-    def flight(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
+    def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         group = m.space
         tau, dtau_inverse = group.retraction(self.retraction)
         mass = m.metric(q)
@@ -76,7 +76,7 @@ class LieGNI(Reflecting):
         )
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         return spelled("lie-gni", self.retraction, "exp", self)
 
 

@@ -36,7 +36,7 @@ class Reference(Method):
                 )
 
     @property
-    def spelling(self) -> str:
+    def cli_name(self) -> str:
         usual = (self.rtol, self.atol) == (1e-14, 1e-15)
         return "reference" if usual else f"reference:{self.rtol!r},{self.atol!r}"
 

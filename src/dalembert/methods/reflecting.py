@@ -42,7 +42,7 @@ def half_kick(m: Mechanics, q: Array, v: Array, h: Array) -> Array:
 class Reflecting(Method):
     """A free flight of the discrete Lagrangian from (q0, p^-) to (q1, p^+), then p^- = (P - Q)^T p^+ at q1.
 
-    Subclasses give `flight(system, q0, u, h)`, which returns q1, the velocity M^-1 p^+ and the report, and
+    Subclasses give `free_step(system, q0, u, h)`, which returns q1, the velocity M^-1 p^+ and the report, and
     `departure(system, q0, q1, h)`, the velocity M^-1 p^- with which a flight from q0 ends at q1.
     Memory: u = M^-1 p^-. The phase space is all of TQ: beside the motion there is a part normal to D that changes
     sign every step. start="half-kick" leaves it at O(h^3), "momentum" at O(h), "exact" takes q1 from the exact
@@ -94,7 +94,7 @@ class Reflecting(Method):
         return ReflectingMemory(u, jnp.zeros((), jnp.int32))
 
     def step(self, m: Mechanics, state: State, memory: ReflectingMemory, h: Array):
-        q1, plus, report = self.flight(m.at(state.t), state.q, memory.u, h)
+        q1, plus, report = self.free_step(m.at(state.t), state.q, memory.u, h)
         new = state.moved(q1, state.v, h)
         here = m.at(new.t)
         v1, u1 = self.reflect(here, q1, plus)
@@ -144,7 +144,7 @@ class Reflecting(Method):
             return []
         cure = ", or FrameGradient()" * (Trait.COORDINATES in lower(trajectory.system).traits)
         return [
-            f"the parasitic mode of {self.spelling} has grown from {first:.1e} to {last:.1e} (velocity normal to "
+            f"the parasitic mode of {self.cli_name} has grown from {first:.1e} to {last:.1e} (velocity normal to "
             f"the constraint, changing sign every step) and counts from t = {since:.6g}: the motion is wrong from "
             "there on, although its energy may look right. Use restart_every=20 (:restart=20 on the command "
             f"line){cure}"
@@ -171,7 +171,7 @@ def parasitic_amplitude(trajectory: Any, rows: Any = slice(None)) -> np.ndarray:
         raise ValueError("the parasitic amplitude needs the system, which this trajectory was loaded without")
     if not trajectory.method.parasitic:
         raise ValueError(
-            f"{trajectory.method.spelling} has no parasitic mode of this kind; GNI() and LeapFrog() have"
+            f"{trajectory.method.cli_name} has no parasitic mode of this kind; GNI() and LeapFrog() have"
         )
     if np.ndim(trajectory.q) != 2:
         raise ValueError("the parasitic amplitude is that of one run; take sol.member(i) of an ensemble")

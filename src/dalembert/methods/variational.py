@@ -95,7 +95,7 @@ class VariationalDLA(Method):
         v1 = nearest_velocity(m.at(new.t), q1, plus)
         return new._replace(v=v1), VariationalMemory(plus, lam, jnp.ones_like(memory.begun)), report
 
-    def flight(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
+    def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         return self.solved(m, q, u, h)[:3]
 
     def solved(self, m: Mechanics, q0: Array, v0: Array, h: Array) -> Solved:
@@ -152,7 +152,7 @@ class VariationalDLA(Method):
         )
 
     @property
-    def spelling(self) -> str:
-        options = [self.discrete_lagrangian.spelling, self.discrete_constraint.spelling]
+    def cli_name(self) -> str:
+        options = [self.discrete_lagrangian.cli_name, self.discrete_constraint.cli_name]
         options = [x for x in options if x not in ("midpoint", "point=0.5")]
         return f"dla-variational:{','.join(options)}" if options else "dla-variational"

@@ -152,7 +152,7 @@ def check_system(system: System) -> None:
     name = system.class_name
     if isinstance(system, GroupSystem) and not isinstance(system.group, Group):
         raise ValueError(f"{name}.group must be a Lie group such as groups.SO3(), got {system.group!r}")
-    if isinstance(system, GroupSystem) and system.gives("lagrangian"):
+    if isinstance(system, GroupSystem) and system.defines("lagrangian"):
         raise ValueError(
             f"{name} gives a lagrangian; a GroupSystem is described by inertia() and, where it has one, potential(g)"
         )
@@ -208,7 +208,7 @@ def _check_hooks(system: System) -> None:
         own = {**vars(base), **own}
     if not own:
         return
-    check_names(kind.__name__, own, lambda hook: hook in own or (hook != "inertia" and system.gives(hook)))
+    check_names(kind.__name__, own, lambda hook: hook in own or (hook != "inertia" and system.defines(hook)))
     for hook in HOOKS:
         function = inspect.getattr_static(kind, hook, None)  # as it is written; equinox wraps it
         function = getattr(function, "method", function)
@@ -296,13 +296,13 @@ def _check_shapes(system: Mechanics) -> None:
         ),
     ]
     for name, arguments, fits, wanted in expected:
-        if name in system.given or (name == "generators" and system.system.gives(name)):
+        if name in system.given or (name == "generators" and system.system.defines(name)):
             of = f"{label}.{'inertia' if name == 'metric' and Trait.GROUP in system.traits else name}"
             shapes[name] = shape_of(of, partial(arrays.own, name), *arguments)
             if not fits(shapes[name]):
                 hint = "; write each one-form as a row: jnp.array([[...]])" if name == "constraints" else ""
                 raise ValueError(f"{of} must return {wanted}, got shape {shapes[name]}{hint}")
-    if system.system.gives("sections"):
+    if system.system.defines("sections"):
         _check_sections(arrays, jax.eval_shape(arrays.generators, q).shape[1], q)
     if "constraints" in shapes and "frame" in shapes:
         m, r = shapes["constraints"][0], shapes["frame"][1]

@@ -71,7 +71,7 @@ class Chart(System):
                 f"Chart needs a GroupSystem, got {self.body!r}; other systems have coordinates already"
             )
         name, group = type(self.body).__name__, self.body.group
-        if self.body.gives("forces"):
+        if self.body.defines("forces"):
             raise ValueError(
                 f"Chart carries no forces, but {name} gives some; use Reference() on {name} itself"
             )

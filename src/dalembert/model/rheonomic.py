@@ -59,7 +59,7 @@ class RheonomicSystem(System):
         return jnp.zeros((1 + self.dimension, 0), q.dtype)
 
     @classmethod
-    def gives(cls, name: str) -> bool:
+    def defines(cls, name: str) -> bool:
         """Whether the subclass defines this function itself."""
         return getattr(cls, name) is not getattr(RheonomicSystem, name)
 
@@ -85,10 +85,10 @@ class SpaceTime(System):
     def class_name(self) -> str:
         return self.system.class_name
 
-    def gives(self, name: str) -> bool:
+    def defines(self, name: str) -> bool:
         """Its constraints are linear, and its functions do not depend on a time beside their first coordinate."""
         return name in ("lagrangian", "metric", "potential") or (
-            name in ("constraints", "frame") and self.system.gives(name)
+            name in ("constraints", "frame") and self.system.defines(name)
         )
 
     def lagrangian(self, q: Array, v: Array) -> Array:

@@ -9,7 +9,7 @@ from jax import Array
 
 from dalembert.model.systems import FUNCTIONS, Mechanics
 from dalembert.model.traits import Trait
-from dalembert.numerics import hurried
+from dalembert.numerics import jit_fast_compile
 
 # Relative size of rounding allowed in identities that should hold exactly (A B = 0, A v = 0, symmetry):
 # user formulas lose a few digits, states typed with ten digits should pass, real mistakes are far above.
@@ -71,7 +71,7 @@ def samples(m: Mechanics) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return shifts, velocities, turns
 
 
-@hurried
+@jit_fast_compile
 def survey(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, turns: Array) -> Survey:
     """The values at (q, v), at configurations around q, with other velocities, and after full turns of angles.
 

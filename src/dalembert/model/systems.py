@@ -15,8 +15,8 @@ from dalembert.model.traits import Trait, told_traits
 from dalembert.numerics import (
     Recipe,
     current,
+    is_syntactically_constant,
     is_traced,
-    is_written_constant,
     matmul,
     matvec,
     null_space,
@@ -124,19 +124,19 @@ class System(eqx.Module):
         return default_scene(self, t, q)
 
     @classmethod  # access to an ordinary method of a module takes ten times as long
-    def gives(cls, name: str) -> bool:
+    def defines(cls, name: str) -> bool:
         """Whether the subclass defines this function itself."""
         return getattr(cls, name) is not getattr(System, name)
 
     @property
     def constrained(self) -> bool:
         """Whether the system gives constraints, as one-forms or by a frame."""
-        return self.gives("constraints") or self.gives("frame")
+        return self.defines("constraints") or self.defines("frame")
 
     @property
     def affine(self) -> bool:
         """Whether the constraints are affine, A(q) v = b(q), and not linear."""
-        return self.gives("offsets") or self.gives("drift")
+        return self.defines("offsets") or self.defines("drift")
 
     def at(self, t: Any) -> "Mechanics":
         """The system as it is at time t, with functions of q and v alone."""
@@ -298,9 +298,9 @@ class Mechanics(eqx.Module):
     def has_constant_metric(self, q: Array) -> bool:
         """Whether the mass matrix is written without q and without time; only the shape of q counts."""
         if Trait.TIMED not in self.traits:
-            return is_written_constant(self.metric, q)
+            return is_syntactically_constant(self.metric, q)
         z = jnp.zeros(q.shape[0] + 1, q.dtype)
-        return is_written_constant(lambda z: self.at(z[0]).metric(z[1:]), z)
+        return is_syntactically_constant(lambda z: self.at(z[0]).metric(z[1:]), z)
 
     @property
     def conservative(self) -> bool:
@@ -394,7 +394,7 @@ def lower(system: System | Mechanics) -> Mechanics:
     """The system as everything else reads it."""
     if isinstance(system, Mechanics):
         return system
-    given = frozenset(name for name in FUNCTIONS if system.gives(name))
+    given = frozenset(name for name in FUNCTIONS if system.defines(name))
     return Mechanics(system, None, told_traits(system, given), given)
 
 

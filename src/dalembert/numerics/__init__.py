@@ -1,6 +1,12 @@
 """Small dense linear algebra, Newton's method and quadrature, written for sizes below about ten."""
 
-from dalembert.numerics.compiling import compiled, hurried, is_traced, is_written_constant, over_rows
+from dalembert.numerics.compiling import (
+    compiled,
+    is_syntactically_constant,
+    is_traced,
+    jit_fast_compile,
+    over_rows,
+)
 from dalembert.numerics.extrapolation import extrapolated_step
 from dalembert.numerics.fingerprints import Recent, Recipe, current, fingerprint, kind_of, one_look
 from dalembert.numerics.linear import (
@@ -33,10 +39,10 @@ __all__ = [
     "excess_ratio",
     "extrapolated_step",
     "fingerprint",
-    "hurried",
     "inverse_square_root",
+    "is_syntactically_constant",
     "is_traced",
-    "is_written_constant",
+    "jit_fast_compile",
     "kind_of",
     "matmul",
     "matvec",

@@ -69,7 +69,7 @@ def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable
     return call
 
 
-def hurried(function: Callable) -> Callable:
+def jit_fast_compile(function: Callable) -> Callable:
     """The same for what is called a few times: measurements, whose compilation takes longer than their work."""
     return compiled(function, _HURRY)
 
@@ -80,7 +80,7 @@ _BLOCK = 1024
 
 @cache
 def _mapped(function: Callable) -> Callable:
-    return hurried(lambda shared, *rows: jax.vmap(lambda *row: function(shared, *row))(*rows))
+    return jit_fast_compile(lambda shared, *rows: jax.vmap(lambda *row: function(shared, *row))(*rows))
 
 
 def over_rows(function: Callable) -> Callable:
@@ -104,7 +104,7 @@ def over_rows(function: Callable) -> Callable:
     return call
 
 
-def is_written_constant(function: Callable[[Array], Array], q: Array) -> bool:
+def is_syntactically_constant(function: Callable[[Array], Array], q: Array) -> bool:
     """Whether a function is written without q (a mass matrix, a potential): constant, whatever the parameters are."""
     jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(q.shape, q.dtype)).jaxpr
     return not any(_reached(jaxpr, [True] * len(jaxpr.invars)))

@@ -265,7 +265,7 @@ class Reduced:
         """That of the full system."""
         return self.full.step
 
-    def gives(self, name: str) -> bool:
+    def defines(self, name: str) -> bool:
         """Whether the reduced system has this function."""
         full = lower(self.full)
         if name == "forces" and isinstance(self.case, Abelian):

@@ -7,7 +7,7 @@ import numpy as np
 
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, Trait, as_arrays, lower
-from dalembert.numerics import hurried
+from dalembert.numerics import jit_fast_compile
 from dalembert.reduction.measured import NEAR, Invariance, check_action, complaint, invariance, place, samples
 
 # Directions count as the same where the sine of the angle between them is below this: rounding is 1e-15, and
@@ -48,7 +48,7 @@ class Classification(NamedTuple):
         return all(x.holds for x in self.invariance.values())
 
 
-@hurried
+@jit_fast_compile
 def _geometry(system: System, symmetry: Symmetry, t: Any, q: Any) -> Any:
     def one(t, q):
         here = system.at(t)

@@ -39,8 +39,8 @@ class ReducedLagrangian(DiscreteLagrangian):
         return 2 if self.symmetric else 1
 
     @property
-    def spelling(self) -> str:
-        return f"reduced={self.rule.lagrangian.spelling}"
+    def cli_name(self) -> str:
+        return f"reduced={self.rule.lagrangian.cli_name}"
 
     def over_step(self, system: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         _, full, step = full_step(system, q0, u, h)
@@ -95,8 +95,8 @@ class ReducedConstraint(DiscreteConstraint):
         return self.rule.constraint.symmetric
 
     @property
-    def spelling(self) -> str:
-        return self.rule.constraint.spelling
+    def cli_name(self) -> str:
+        return self.rule.constraint.cli_name
 
     def over_step(self, system: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         if not system.constrained:

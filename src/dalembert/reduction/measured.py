@@ -16,7 +16,7 @@ from dalembert.model import (
     as_arrays,
     lower,
 )
-from dalembert.numerics import hurried, matmul, matvec, solve_spd
+from dalembert.numerics import jit_fast_compile, matmul, matvec, solve_spd
 from dalembert.reduction.cases import Rule
 
 NAMES = {
@@ -106,12 +106,12 @@ def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
     return Sample(t, q, v, x, np.asarray(_elements(symmetry, x)))
 
 
-@hurried
+@jit_fast_compile
 def _displaced(system: System, q: Array, x: Array) -> Array:
     return jax.vmap(lower(system).space.displaced)(q, x)
 
 
-@hurried
+@jit_fast_compile
 def _elements(symmetry: Symmetry, x: Array) -> Array:
     return jax.vmap(symmetry.group.exp)(x)
 
@@ -126,7 +126,7 @@ def place(system: System, q: Any) -> str:
     return ", ".join(f"{c}={value:.4g}" for c, value in zip(system.coordinates, q, strict=True))
 
 
-@hurried
+@jit_fast_compile
 def _actions(system: System, symmetry: Symmetry, s: Sample) -> Any:
     """How far each identity of an action is from holding, coordinate by coordinate, in units of what occurs in it."""
     group = symmetry.group
@@ -226,7 +226,7 @@ def _beyond_rounding(values: Array, size: Array, floor: Array | float = 0.0) -> 
     return jnp.where(lost, jnp.inf, change)
 
 
-@hurried
+@jit_fast_compile
 def continuous(system: System, symmetry: Symmetry, t: Array, q: Array, g: Array) -> Any:
     """How much L and D change from q to g q, at as many rows as there are samples, near ones first."""
     found = jax.vmap(lambda t, q, g: _measured(system, symmetry, t, q, g))(t, q, g)
@@ -239,7 +239,7 @@ def continuous(system: System, symmetry: Symmetry, t: Array, q: Array, g: Array)
     return {**found, "L": jnp.maximum(found["L"], change)}
 
 
-@hurried
+@jit_fast_compile
 def _discrete(system: System, symmetry: Symmetry, rule: Rule, s: Sample, h: Array) -> Any:
     def one(s):
         here = system.at(s.t)
@@ -299,7 +299,7 @@ def invariance(
     if method is not None and not isinstance(method, VariationalDLA | EDLA):
         raise ValueError(
             "symmetries are measured of methods of a discrete Lagrangian and a discrete constraint, VariationalDLA() "
-            f"and EDLA(); got {getattr(method, 'spelling', method)!r}"
+            f"and EDLA(); got {getattr(method, 'cli_name', method)!r}"
         )
     if h is not None and not (isinstance(h, int | float) and 0 < h < np.inf):
         raise ValueError(f"h must be a positive number, got {h!r}")

@@ -15,7 +15,7 @@ from dalembert.model import (
     nearest_velocity,
     violates,
 )
-from dalembert.numerics import hurried, matvec, over_rows
+from dalembert.numerics import jit_fast_compile, matvec, over_rows
 from dalembert.reduction.cases import Abelian, Horizontal, Reduced, projected
 from dalembert.reduction.discrete import ReducedLagrangian, displacement, full_step
 from dalembert.reduction.measured import NEAR, complaint, continuous, samples, worst
@@ -86,7 +86,7 @@ def _run(core: Any, run: Trajectory) -> Trajectory:
     t = np.asarray(run.t)
     r, change = _measured(core, t, run.q, run.v)[:2]
     own = _measured(core, t, run.q, run.v_full, at_level=False)[1]
-    same = run.method is not None and run.method.spelling == core.rule.spelling
+    same = run.method is not None and run.method.cli_name == core.rule.cli_name
     made = _trajectory(run, core, core.method if same else run.method, r, change, own)
     if "p_plus" in run.told:
         made.told["p_plus"] = over_rows(_to_momentum)(as_arrays(core), t, run.q, run.told["p_plus"])
@@ -175,7 +175,7 @@ def _in_parts(core: Any, run: Trajectory, g0: np.ndarray) -> Trajectory:
     return _lifted(core, run, np.concatenate(g))
 
 
-@hurried
+@jit_fast_compile
 def _products(core: Any, g: Array, moves: Array) -> tuple[Array, Array]:
     group = core.symmetry.group
 
@@ -213,7 +213,7 @@ def reconstruct(asked: Any, run: Trajectory, g0: Any) -> Trajectory:
         raise ValueError(f"reconstruct: this is a run of {run.system.label}, not of {asked.label}")
     if not isinstance(getattr(run.method, "discrete_lagrangian", None), ReducedLagrangian):
         raise ValueError(
-            f"reconstruct: a run by {getattr(run.method, 'spelling', 'a stored method')} does not say how the group "
+            f"reconstruct: a run by {getattr(run.method, 'cli_name', 'a stored method')} does not say how the group "
             "moved; make it by reduced.method"
         )
     core: Any = as_arrays(run.system)

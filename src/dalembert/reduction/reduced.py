@@ -12,7 +12,7 @@ from jax import Array
 
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import RheonomicSystem, Symmetry, System, as_arrays, lower
-from dalembert.numerics import hurried
+from dalembert.numerics import jit_fast_compile
 from dalembert.reduction import discrete
 from dalembert.reduction.cases import Abelian, Case, Reduced, gyroscopic
 from dalembert.reduction.reconstruction import project, reconstruct
@@ -153,10 +153,10 @@ class _Discrete(Reduced):
 @cache
 def _over(function: Any) -> Any:
     """The function of a step, compiled."""
-    return hurried(lambda core, r0, r1, h, t: function(core.at(t), r0, r1, h))
+    return jit_fast_compile(lambda core, r0, r1, h, t: function(core.at(t), r0, r1, h))
 
 
-@hurried
+@jit_fast_compile
 def _phase(core: Any, path: Array, h: Array) -> Array:
     group = core.symmetry.group
 
@@ -188,7 +188,7 @@ class ReducedSystem(_Discrete, System):
         return self.case.potential(self.symmetry, lower(self.full), q)
 
     def constraints(self, q: Array) -> Array:
-        if not self.gives("constraints"):
+        if not self.defines("constraints"):
             return System.constraints(self, q)
         return self.case.constraints(self.symmetry, lower(self.full), q)
 
@@ -196,7 +196,7 @@ class ReducedSystem(_Discrete, System):
         return self.case.offsets(self.symmetry, lower(self.full), q)
 
     def forces(self, q: Array, v: Array) -> Array:
-        return gyroscopic(lower(self), q, v) if self.gives("forces") else System.forces(self, q, v)
+        return gyroscopic(lower(self), q, v) if self.defines("forces") else System.forces(self, q, v)
 
 
 class ReducedRheonomicSystem(_Discrete, RheonomicSystem):
@@ -215,7 +215,7 @@ class ReducedRheonomicSystem(_Discrete, RheonomicSystem):
         return self.case.potential(self.symmetry, lower(self.full).at(t), q)
 
     def constraints(self, t: Array, q: Array) -> Array:
-        if not self.gives("constraints"):
+        if not self.defines("constraints"):
             return RheonomicSystem.constraints(self, t, q)
         return self.case.constraints(self.symmetry, lower(self.full).at(t), q)
 
@@ -223,6 +223,6 @@ class ReducedRheonomicSystem(_Discrete, RheonomicSystem):
         return self.case.offsets(self.symmetry, lower(self.full).at(t), q)
 
     def forces(self, t: Array, q: Array, v: Array) -> Array:
-        if not self.gives("forces"):
+        if not self.defines("forces"):
             return RheonomicSystem.forces(self, t, q, v)
         return gyroscopic(lower(self).at(t), q, v)

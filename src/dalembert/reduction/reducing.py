@@ -10,7 +10,7 @@ from jax import lax
 
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, Trait, as_arrays, check_system, lower
-from dalembert.numerics import hurried, solve
+from dalembert.numerics import jit_fast_compile, solve
 from dalembert.reduction.cases import Abelian, Chaplygin, Horizontal, Rule
 from dalembert.reduction.classification import Classification, classify
 from dalembert.reduction.measured import NEAR, Sample, place, samples
@@ -52,7 +52,7 @@ def reduce(
     if not isinstance(method, VariationalDLA | EDLA):
         raise ValueError(
             "reduce is defined for methods of a discrete Lagrangian and a discrete constraint, VariationalDLA() and "
-            f"EDLA(); got {getattr(method, 'spelling', method)!r}"
+            f"EDLA(); got {getattr(method, 'cli_name', method)!r}"
         )
     method.check(system)
     found = classify(system, symmetry, method, h=h, at=at)
@@ -87,7 +87,7 @@ def reduce(
                 "of the discrete Lagrangian along the group is singular"
             )
         raise ValueError(
-            f"{found.reason}. But the discrete constraint {method.discrete_constraint.spelling} does not determine "
+            f"{found.reason}. But the discrete constraint {method.discrete_constraint.cli_name} does not determine "
             f"the element of {symmetry.group.name} by which a step moves: its derivative along the group is singular"
         )
     bend = bend[np.isfinite(bend)]
@@ -106,7 +106,7 @@ def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) 
     """
     system, group = reduced.full, reduced.symmetry.group
     defined, roots, good = (np.asarray(x) for x in _roots(as_arrays(reduced), given, h))
-    rule = reduced.rule.discrete_constraint.spelling
+    rule = reduced.rule.discrete_constraint.cli_name
     said = f"{found.reason}. But the discrete constraint {rule} is not a discrete connection: "
     advice = "Use a discrete constraint that has exactly one, such as PointConstraint(0.5)"
     none = defined & ~good[:, 0]
@@ -221,7 +221,7 @@ def _equation(core: Any, s: Sample, h: Any) -> tuple[Any, Any]:
     return missing, (symmetry, full, r, u, (_STEP / h) * s.x)
 
 
-@hurried
+@jit_fast_compile
 def _slopes(core: Any, given: Any, h: Any) -> Any:
     """How the equation for the group's part of a step depends on it: how much its slope changes, relative, and the
     smallest and largest singular value of the slope."""
@@ -235,7 +235,7 @@ def _slopes(core: Any, given: Any, h: Any) -> Any:
     return jax.vmap(one)(given)
 
 
-@hurried
+@jit_fast_compile
 def _roots(core: Any, given: Any, h: Any) -> Any:
     """Whether the equation for the group's part of a step is defined; what is found from the usual beginning and from
     another one; and whether that solves the equation."""

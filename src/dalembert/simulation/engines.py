@@ -194,7 +194,7 @@ def tell(system: System, method: Method, error: Unsupported, above: int = 5) -> 
     if _warned.find(key) is None:
         _warned.keep(key, True)
         warnings.warn(
-            f"{system.label} with {method.spelling} uses {error}, which has no form in scalar operations: "
+            f"{system.label} with {method.cli_name} uses {error}, which has no form in scalar operations: "
             "the run goes through XLA instead, with the same result, slower",
             stacklevel=above,
         )

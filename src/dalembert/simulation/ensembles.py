@@ -214,7 +214,7 @@ def ensemble(
     platform = _platform(devices)
     index = saved_steps(int(steps), int(save_every))
     t = t0 + np.multiply.outer(h, index)
-    label = f"{size:,} x {system.label} by {method.spelling}"
+    label = f"{size:,} x {system.label} by {method.cli_name}"
     with progress_bar(progress, size, label, "members") as advance:
         try:
             if not wants_kernel(method):

@@ -23,7 +23,7 @@ from dalembert.model import (
     observed,
     refuse_masked,
 )
-from dalembert.numerics import current, fingerprint, hurried, is_traced, one_look
+from dalembert.numerics import current, fingerprint, is_traced, jit_fast_compile, one_look
 from dalembert.simulation.differentiable import differentiable_run
 from dalembert.simulation.engines import contents, engine, has_kernel, quick_survey
 from dalembert.simulation.loop import CAPACITY, scan, start_fault
@@ -123,7 +123,7 @@ def _projected(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> Any:
     return found if is_traced((system, q0, v0, t0)) else np.asarray(found)
 
 
-@hurried
+@jit_fast_compile
 def _nearest(system: System, q: Any, v: Any, t: Any) -> Any:
     return nearest_velocity(system.at(t), q, v)
 
@@ -183,7 +183,7 @@ def _traced(system, method, q0, v0, h, t0, steps, save_every, on_failure) -> Tra
 def _run(loop, system, method, start, h, t0, steps, save_every, progress) -> Trajectory:
     chunks = [loop.begin(start)]
     interrupted = False
-    with progress_bar(progress, steps, f"{system.label} by {method.spelling}") as advance:
+    with progress_bar(progress, steps, f"{system.label} by {method.cli_name}") as advance:
         try:
             count = 64
             while chunks[-1].done < steps and chunks[-1].code == Status.OK.code:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dalembert.methods import Status, method_from_text
 from dalembert.model import System, Trait, lower, total_energy
-from dalembert.numerics import hurried, is_traced
+from dalembert.numerics import is_traced, jit_fast_compile
 from dalembert.simulation.durable import (
     MANIFEST,
     Damaged,
@@ -126,7 +126,7 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
     data.attrs = {
         "format": FORMAT,
         **told,
-        "method": sol.method.spelling if sol.method is not None else stored["method"],
+        "method": sol.method.cli_name if sol.method is not None else stored["method"],
         "save_every": sol.save_every,
         "traits": json.dumps(sorted(trait.name for trait in sol.traits)),
         "versions": json.dumps(versions()),
@@ -488,7 +488,7 @@ def unlike(sol: Trajectory, system: System) -> str:
     return ""
 
 
-@hurried
+@jit_fast_compile
 def _measures(system: System, t: Any, q: Any, near: Any, v: Any) -> tuple[Any, ...]:
     """Energy and residual of the constraint, each with the size of the terms that may cancel in it."""
     here = system.at(t)

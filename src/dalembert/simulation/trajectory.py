@@ -295,7 +295,7 @@ class Trajectory(eqx.Module):
 
     def __repr__(self) -> str:
         name = self.system.label if self.system is not None else "a stored system"
-        by = self.method.spelling if self.method is not None else "a stored method"
+        by = self.method.cli_name if self.method is not None else "a stored method"
         if np.ndim(self.q) == 3:
             n, k = np.shape(self.q)[:2]
             told = (

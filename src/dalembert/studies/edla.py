@@ -261,7 +261,7 @@ def rival(problem: Problem, run: Trajectory, rows: int | None = None) -> Rival:
     kept = ends if isinstance(run.method, FrameGradient) else middle
     curve = t[-len(kept) :], np.abs(kept / kept[0] - 1)
     assert run.method is not None
-    return Rival(run.method.spelling, len(t) - 1, float(t[-1]), error, spread(middle), spread(ends), curve)
+    return Rival(run.method.cli_name, len(t) - 1, float(t[-1]), error, spread(middle), spread(ends), curve)
 
 
 def _beside(problem: Problem, run: Trajectory, rows: int | None = None) -> tuple[Rival, ...]:

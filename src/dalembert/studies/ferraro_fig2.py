@@ -20,7 +20,7 @@ DLA = {
     "DLA, midpoint": VariationalDLA(Midpoint(), PointConstraint(0.5)),
     "DLA, left point": VariationalDLA(Midpoint(), PointConstraint(0.0)),
 }
-SPELLINGS = {"GNI": "gni:exact"} | {name: method.spelling for name, method in DLA.items()}
+SPELLINGS = {"GNI": "gni:exact"} | {name: method.cli_name for name, method in DLA.items()}
 STYLES: dict[str, dict[str, Any]] = {
     "GNI": {"color": "#56B4E9", "lw": 1.8},
     "DLA, midpoint": {"color": "#882255", "lw": 1.6},
@@ -87,7 +87,7 @@ def measure(lab: Lab) -> Measured:
     gni = simulate(system, GNI(start="exact"), q0, v0, h=STEP, steps=STEPS)
     paths = {"GNI": np.asarray(gni.q)}
     for name, method in DLA.items():
-        lab.step(f"nonholonomic particle by {method.spelling}")
+        lab.step(f"nonholonomic particle by {method.cli_name}")
         paths[name] = from_pair(system, method, q0, v0, STEP, STEPS)
     runs = {}
     for name, q in paths.items():

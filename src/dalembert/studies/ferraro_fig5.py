@@ -72,7 +72,7 @@ def measure(lab: Lab) -> Measured:
     cleaned = simulate(sleigh, GNI(start="exact", restart_every=20), q0, v0, h=STEP, steps=STEPS)
     slower = simulate(sleigh, gni, q0, STEP * v0, h=1.0, steps=STEPS)
     for name, method in DLA.items():
-        lab.step(f"Chaplygin sleigh by {method.spelling}")
+        lab.step(f"Chaplygin sleigh by {method.cli_name}")
         paths[name] = from_pair(sleigh, method, q0, v0, STEP, STEPS)
     return Measured(
         exact,

@@ -109,7 +109,7 @@ def measure(lab: Lab) -> Measured:
         for name, method in METHODS.items():
             if ONLY.get(name, coordinates) != coordinates:
                 continue
-            lab.step(f"sleigh, {coordinates} coordinates, by {method.spelling}")
+            lab.step(f"sleigh, {coordinates} coordinates, by {method.cli_name}")
             # The library warns of the mode, which is what is looked at here.
             with warnings.catch_warnings(record=True) as told:
                 warnings.simplefilter("always")
@@ -274,7 +274,7 @@ def _draw_energy(ax, data: Measured) -> None:
 def _table(data: Measured) -> Table:
     rows = []
     for name, method in METHODS.items():
-        cells = [Cell(name, notes=(method.spelling,))]
+        cells = [Cell(name, notes=(method.cli_name,))]
         for coordinates in COORDINATES:
             run = data.runs.get((coordinates, name))
             if run is None:

@@ -169,13 +169,13 @@ class Swept(Entries):
         """The spelling of a method, which may be given as a value."""
         if isinstance(given, Method):
             try:
-                if method_named(given.spelling) == given:
-                    return given.spelling
+                if method_named(given.cli_name) == given:
+                    return given.cli_name
             except ValueError:
                 pass
             self.sendable(key, given)
-            self.objects[given.spelling] = given
-            return given.spelling
+            self.objects[given.cli_name] = given
+            return given.cli_name
         if not isinstance(given, str):
             raise self.complaint(key, f'must be a method such as "frame" or FrameGradient(), got {given!r}')
         try:

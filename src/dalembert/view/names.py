@@ -35,7 +35,7 @@ def symbol(name: str) -> str:
 def method_name(sol: Trajectory) -> str:
     """The spelling of the run's method."""
     if sol.method is not None:
-        return sol.method.spelling
+        return sol.method.cli_name
     return (sol.stored or {}).get("method", "stored run")
 
 

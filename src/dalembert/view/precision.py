@@ -99,7 +99,7 @@ def _chosen(methods: Any) -> dict[str, Method]:
         for method in methods:
             if not isinstance(method, Method):
                 raise ValueError(f"work_precision needs methods such as FrameGradient(), got {method!r}")
-        methods = {method.spelling: method for method in methods}
+        methods = {method.cli_name: method for method in methods}
     for method in methods.values():
         if not isinstance(method, Method):
             raise ValueError(f"work_precision needs methods such as FrameGradient(), got {method!r}")
@@ -206,7 +206,7 @@ def _times(runs: Mapping[str, Sequence[tuple[int, Callable]]]) -> dict[tuple[str
 
 def _draw(system: System, curves: dict[str, Curve], ax: Axes | None, against: str, of: str, t: float) -> Axes:
     ax = axes(ax, (7.4, 4.2))
-    spellings = [curve.method.spelling for curve in curves.values()]
+    spellings = [curve.method.cli_name for curve in curves.values()]
     styles = run_styles(spellings, [1.0] * len(spellings))
     for i, ((label, curve), style) in enumerate(zip(curves.items(), styles, strict=True)):
         note = f", order {curve.order:.2f}" if np.isfinite(curve.order) else ""

@@ -237,7 +237,7 @@ def script(request: Request, kinds: Mapping[str, Any]) -> str:
         "    )",
         "]",
         "for run in runs:",
-        '    print(run.method.spelling, run.message, "energy change", abs(run.energy() - run.energy()[0]).max())',
+        '    print(run.method.cli_name, run.message, "energy change", abs(run.energy() - run.energy()[0]).max())',
         'da.compare(runs)["energy"].figure.savefig("compare.png")',
         'runs[0].animate("run.html")',
     ]
