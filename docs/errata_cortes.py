@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dalembert as da
-from dalembert.discrete import Midpoint, PointConstraint, between, spacetime_constraint, spacetime_slots
+from dalembert.discrete import Midpoint, PointConstraint, between, spacetime_constraint, spacetime_derivatives
 from dalembert.model import SpaceTime
 
 ZOO = da.zoo
@@ -33,7 +33,7 @@ def _points(run):
 
 def _derivatives(system, z):
     """(D1, D2) and (D3, D4) of L_d for every two neighbours of a path."""
-    found = jax.vmap(lambda a, b: spacetime_slots(MIDPOINT, system, *between(a, b)))
+    found = jax.vmap(lambda a, b: spacetime_derivatives(MIDPOINT, system, *between(a, b)))
     return jax.jit(found)(z[:-1], z[1:])
 
 

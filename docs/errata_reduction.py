@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dalembert as da
-from dalembert.discrete import Midpoint, PointConstraint, constraint_value, slots
+from dalembert.discrete import Midpoint, PointConstraint, constraint_value, partial_derivatives
 
 SHIFT = da.Symmetry(da.groups.Rn(1), on=("z",))
 # Rounding of a hundred steps or so, of numbers of order one; what is meant as a failure is a thousandth or more.
@@ -41,8 +41,8 @@ class WithoutTimeForces(da.reduction.ReducedLagrangian):
 
     unchecked = True
 
-    def spacetime_slots(self, system, t, q0, q1, u, h):
-        before, after = super().spacetime_slots(system, t, q0, q1, u, h)
+    def spacetime_derivatives(self, system, t, q0, q1, u, h):
+        before, after = super().spacetime_derivatives(system, t, q0, q1, u, h)
         minus, plus = system.time_forces(q0, q0 + h * u, h, t)
         return before.at[0].add(minus), after.at[0].add(plus)
 
@@ -98,8 +98,8 @@ def pair_of_the_constraint():
     def equations(y, pair):
         q2, lam = y[:3], y[3:]
         ends = (q[0], q[1]) if pair == "(q_{j-1}, q_j)" else (q[1], q2)
-        momenta = slots(Midpoint(), particle, q[1], q2, (q2 - q[1]) / 0.1, 0.1)[0]
-        arrived = slots(Midpoint(), particle, q[0], q[1], (q[1] - q[0]) / 0.1, 0.1)[1]
+        momenta = partial_derivatives(Midpoint(), particle, q[1], q2, (q2 - q[1]) / 0.1, 0.1)[0]
+        arrived = partial_derivatives(Midpoint(), particle, q[0], q[1], (q[1] - q[0]) / 0.1, 0.1)[1]
         held = constraint_value(PointConstraint(), particle, *ends, (ends[1] - ends[0]) / 0.1, 0.1)
         return jnp.concatenate([momenta + arrived - forms.T @ lam, held])
 

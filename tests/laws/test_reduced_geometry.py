@@ -44,7 +44,10 @@ def test_the_discrete_connection(name):
         ld, h = method.discrete_lagrangian, jnp.asarray(0.1)
         u = ld.velocity(system, q0, q1, h)
         if kind == "horizontal":
-            return symmetry.generators(system, q1).T @ ld.slots(system, q0, q1, u, h)[1] - red.case.level
+            return (
+                symmetry.generators(system, q1).T @ ld.partial_derivatives(system, q0, q1, u, h)[1]
+                - red.case.level
+            )
         return method.discrete_constraint.over_step(system, q0, q1, u, h)
 
     def laws(q0, q1):

@@ -131,7 +131,7 @@ def equal_steps(problem, h, steps):
     for _ in range(steps):
         _, _, y = reference.eliminated(problem, 0.5, t, q, np.array([0, *p]), h, y)
         dq = y[1 : len(q) + 1]
-        p = reference.slots(problem, 0.5, t, q, h, dq)[1][1:]
+        p = reference.partial_derivatives(problem, 0.5, t, q, h, dq)[1][1:]
         q, t = q + dq, t + h
         found.append(q)
     return np.array(found)
@@ -148,7 +148,7 @@ def reflected(problem, h, steps):
     found = [q]
     for _ in range(steps):
         _, _, y = reference.eliminated(free, 0.5, t, q, np.array([0, *p]), h, y)
-        plus = reference.slots(free, 0.5, t, q, h, y[1:])[1][1:]
+        plus = reference.partial_derivatives(free, 0.5, t, q, h, y[1:])[1][1:]
         q, t = q + y[1:], t + h
         omega, inverse = problem.omega(t, q), np.linalg.inv(problem.mass(t, q))
         excess = omega @ inverse @ plus + problem.omega0(t, q)

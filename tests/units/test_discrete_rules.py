@@ -167,7 +167,11 @@ def test_a_constraint_that_is_not_symmetric_must_not_say_so():
         (PARTICLE, CustomLagrangian(free), CustomConstraint(left)),
         (SLEIGH, CustomLagrangian(middle, 2, True), CustomConstraint(point, True)),
         (SLEIGH, CustomLagrangian(rectangle), None),
-        (PULLED, CustomLagrangian(plus(middle, lambda s, a, b, h: 7.0 * h)), None),  # a constant changes nothing
+        (
+            PULLED,
+            CustomLagrangian(plus(middle, lambda s, a, b, h: 7.0 * h)),
+            None,
+        ),  # a constant changes nothing
         (Units(1e-6), CustomLagrangian(middle, 2, True), CustomConstraint(point, True)),
         (Units(1e6), CustomLagrangian(middle, 2, True), CustomConstraint(point, True)),
     ],

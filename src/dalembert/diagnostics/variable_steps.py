@@ -13,10 +13,10 @@ from dalembert.discrete import (
     between,
     exterior,
     spacetime_constraint,
+    spacetime_derivatives,
     spacetime_form,
     spacetime_forms,
     spacetime_momentum_residual,
-    spacetime_slots,
 )
 from dalembert.methods import EDLA, Reference, well_posedness
 from dalembert.model import SpaceTime, System, as_arrays, check_system, lower
@@ -157,7 +157,7 @@ def _momentum(system: System, method: EDLA, z: Array, which: Array) -> tuple[Arr
 
     def one(z):
         found = [spacetime_momentum_residual(method.discrete_lagrangian, system, s, z) for s in sections]
-        arrived = spacetime_slots(method.discrete_lagrangian, system, *between(z[0], z[1]))[1]
+        arrived = spacetime_derivatives(method.discrete_lagrangian, system, *between(z[0], z[1]))[1]
         whole = SpaceTime(system)
         sizes = [jnp.sum(jnp.abs(whole.generators(z[1]) @ s(z[1])) * jnp.abs(arrived)) for s in sections]
         return jnp.stack(found)[which], jnp.stack(sizes)[which]
@@ -173,11 +173,11 @@ def _symplectic(system: System, method: EDLA, z: Array, lam: Array) -> Array:
     def following(x):
         """The third point and lam', from the first two."""
         z0, z1 = x[:size], x[size:]
-        arrived = spacetime_slots(ld, system, *between(z0, z1))[1]
+        arrived = spacetime_derivatives(ld, system, *between(z0, z1))[1]
 
         def equations(y):
             z2 = y[:size]
-            departed = spacetime_slots(ld, system, *between(z1, z2))[0]
+            departed = spacetime_derivatives(ld, system, *between(z1, z2))[0]
             force = spacetime_forms(system, z1).T @ y[size:]
             held = spacetime_constraint(constraint, system, *between(z1, z2))
             return jnp.concatenate([departed + arrived - force, held])

@@ -27,7 +27,7 @@ from dalembert.discrete.lagrangians import (
     in_spacetime,
     legendre_minus,
     legendre_plus,
-    slots,
+    partial_derivatives,
 )
 from dalembert.discrete.momenta import (
     between,
@@ -37,10 +37,10 @@ from dalembert.discrete.momenta import (
     nonholonomic_momentum,
     projectors,
     spacetime_constraint,
+    spacetime_derivatives,
     spacetime_form,
     spacetime_forms,
     spacetime_momentum_residual,
-    spacetime_slots,
     symplectic_form,
 )
 
@@ -77,12 +77,12 @@ __all__ = [
     "momentum_map",
     "momentum_residual",
     "nonholonomic_momentum",
+    "partial_derivatives",
     "projectors",
-    "slots",
     "spacetime_constraint",
+    "spacetime_derivatives",
     "spacetime_form",
     "spacetime_forms",
     "spacetime_momentum_residual",
-    "spacetime_slots",
     "symplectic_form",
 ]

@@ -143,9 +143,9 @@ def _momenta(m: Mechanics, ld: Any, t: Array, q: Array, u: Array, h: Array):
     q1, w = _step(here, ld, q, u, h)
 
     def departing(w):
-        return -ld.slots(here, q, ld.moved(here, q, w, h), w, h)[0]
+        return -ld.partial_derivatives(here, q, ld.moved(here, q, w, h), w, h)[0]
 
-    before, after = ld.slots(here, q, q1, w, h)
+    before, after = ld.partial_derivatives(here, q, q1, w, h)
     first = -before - matvec(here.metric(q), w)
     last = after - matvec(here.later(h).metric(q1), w)
     if Trait.COORDINATES in m.traits:
@@ -160,7 +160,9 @@ def _reversed_momenta(m: Mechanics, ld: Any, t: Array, q: Array, u: Array, h: Ar
     """D1 L_d(q0, q1; h) + D2 L_d(q1, q0; -h): zero for symmetric ones."""
     here = m.at(t)
     q1, w = _step(here, ld, q, u, h)
-    return ld.slots(here, q, q1, w, h)[0] + ld.slots(here.later(h), q1, q, w, -h)[1]
+    return (
+        ld.partial_derivatives(here, q, q1, w, h)[0] + ld.partial_derivatives(here.later(h), q1, q, w, -h)[1]
+    )
 
 
 @_on_ladder
@@ -174,7 +176,7 @@ def _exact_departure(m: Mechanics, ld: Any, t: Array, q: Array, u: Array, h: Arr
 
     here = m.at(t)
     q1 = extrapolated_step(field, jnp.concatenate([q, u, t[None]]), h)[:n]
-    return -ld.slots(here, q, q1, (q1 - q) / h, h)[0] - matvec(here.metric(q), u)
+    return -ld.partial_derivatives(here, q, q1, (q1 - q) / h, h)[0] - matvec(here.metric(q), u)
 
 
 @_on_ladder

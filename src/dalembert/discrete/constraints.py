@@ -102,10 +102,10 @@ class CustomConstraint(DiscreteConstraint):
 
 
 def constraint_value(
-    constraint: DiscreteConstraint, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array
+    constraint: DiscreteConstraint, system: System | Mechanics, q0: Array, q1: Array, u: Array, h: Array
 ) -> Array:
     """(m,) the discrete constraint over a step; affine ones are linear in space and time."""
-    return constraint.over_step(m, q0, q1, u, h)
+    return constraint.over_step(lower(system), q0, q1, u, h)
 
 
 def check_constraint(constraint: DiscreteConstraint, system: System) -> None:

@@ -44,7 +44,7 @@ class DiscreteLagrangian(eqx.Module):
     `value(system, q0, q1, u, h)` is given the velocity u = (q1 - q0)/h beside q1, because differences of positions
     lose digits; it must use u where it means the velocity. Where the system depends on time, it is given the system
     with the time as first coordinate (SpaceTime), and velocities that begin with 1. One whose momenta are not the
-    derivatives of `value` gives `slots` and `spacetime_slots` itself, one on Lie groups `moved`.
+    derivatives of `value` gives `partial_derivatives` and `spacetime_derivatives` itself, one on Lie groups `moved`.
     """
 
     supports: ClassVar[frozenset[Trait]] = frozenset(
@@ -85,7 +85,9 @@ class DiscreteLagrangian(eqx.Module):
         """The velocity of the step from q0 to q1."""
         return (q1 - q0) / h
 
-    def slots(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> tuple[Array, Array]:
+    def partial_derivatives(
+        self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array
+    ) -> tuple[Array, Array]:
         """D1 L_d and D2 L_d, where u = (q1 - q0)/h is known better than by the difference."""
 
         def value(q0, q1, u):
@@ -96,9 +98,9 @@ class DiscreteLagrangian(eqx.Module):
 
     def departing(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         """p^- = -D1 L_d alone."""
-        return -self.slots(m, q0, q1, u, h)[0]
+        return -self.partial_derivatives(m, q0, q1, u, h)[0]
 
-    def spacetime_slots(
+    def spacetime_derivatives(
         self, m: Mechanics, t: Array, q0: Array, q1: Array, u: Array, h: Array
     ) -> tuple[Array, Array]:
         """(D1, D2) and (D3, D4) of L_d(t0, q0, t1, q1), each (1 + n), the derivatives by time first."""
@@ -114,8 +116,9 @@ class DiscreteLagrangian(eqx.Module):
         before = jnp.concatenate([(at[0] - length)[None], first - velocity / h])
         return before, jnp.concatenate([(at[1] + length)[None], second + velocity / h])
 
-    def __call__(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
+    def __call__(self, system: System | Mechanics, q0: Array, q1: Array, h: Array) -> Array:
         """L_d(q0, q1) from the configurations alone; of a rheonomic system give system.at(t0)."""
+        m = lower(system)
         return self.over_step(m, q0, q1, self.velocity(m, q0, q1, h), h)
 
 
@@ -255,43 +258,49 @@ def in_spacetime(value: Callable, m: Mechanics, t: Array, q0: Array, q1: Array, 
     return value(lower(SpaceTime(m.system)), *ends, jnp.concatenate([jnp.ones(1, u.dtype), u]), h)
 
 
-def slots(
-    ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array
+def partial_derivatives(
+    ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array, u: Array, h: Array
 ) -> tuple[Array, Array]:
     """D1 L_d and D2 L_d, where u = (q1 - q0)/h is known better than by the difference."""
-    return ld.slots(m, q0, q1, u, h)
+    return ld.partial_derivatives(lower(system), q0, q1, u, h)
 
 
-def d1(ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
+def d1(ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array, h: Array) -> Array:
     """D1 L_d(q0, q1)."""
-    return slots(ld, m, q0, q1, ld.velocity(m, q0, q1, h), h)[0]
+    m = lower(system)
+    return partial_derivatives(ld, m, q0, q1, ld.velocity(m, q0, q1, h), h)[0]
 
 
-def d2(ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
+def d2(ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array, h: Array) -> Array:
     """D2 L_d(q0, q1)."""
-    return slots(ld, m, q0, q1, ld.velocity(m, q0, q1, h), h)[1]
+    m = lower(system)
+    return partial_derivatives(ld, m, q0, q1, ld.velocity(m, q0, q1, h), h)[1]
 
 
-def d12(ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
+def d12(ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array, h: Array) -> Array:
     """D12 L_d(q0, q1), (n, n): the derivative of D1 L_d with respect to q1."""
-    return jax.jacfwd(lambda x: d1(ld, m, q0, x, h))(q1)
+    return jax.jacfwd(lambda x: d1(ld, system, q0, x, h))(q1)
 
 
-def legendre_minus(ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
+def legendre_minus(
+    ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array, h: Array
+) -> Array:
     """p^-, the momentum at q0 with which the step departs: -D1 L_d(q0, q1)."""
-    return -d1(ld, m, q0, q1, h)
+    return -d1(ld, system, q0, q1, h)
 
 
-def legendre_plus(ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
+def legendre_plus(
+    ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array, h: Array
+) -> Array:
     """p^+, the momentum at q1 with which the step arrives: D2 L_d(q0, q1)."""
-    return d2(ld, m, q0, q1, h)
+    return d2(ld, system, q0, q1, h)
 
 
 def average_momentum(
-    ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, q2: Array, h: Array
+    ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array, q2: Array, h: Array
 ) -> Array:
     """(p^+ + p^-)/2 at q1, which satisfies the constraint where a GNI made the three."""
-    return 0.5 * (legendre_plus(ld, m, q0, q1, h) + legendre_minus(ld, m, q1, q2, h))
+    return 0.5 * (legendre_plus(ld, system, q0, q1, h) + legendre_minus(ld, system, q1, q2, h))
 
 
 class Gauss(DiscreteLagrangian):
@@ -414,7 +423,9 @@ class Retraction(DiscreteLagrangian):
         )
         return x / h
 
-    def slots(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> tuple[Array, Array]:
+    def partial_derivatives(
+        self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array
+    ) -> tuple[Array, Array]:
         group = _group(m)
         tau, dtau_inverse = group.retraction(self.name)
         p = matvec(dtau_inverse(h * u).T, matvec(m.metric(q0), u))

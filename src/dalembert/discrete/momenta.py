@@ -8,30 +8,31 @@ from jax import Array
 
 from dalembert.discrete.constraints import DiscreteConstraint, constraint_value
 from dalembert.discrete.lagrangians import DiscreteLagrangian, d1, d2
-from dalembert.model import Mechanics, SpaceTime, Trait, lower, project
+from dalembert.model import Mechanics, SpaceTime, System, Trait, lower, project
 from dalembert.numerics import matvec
 
 Section = Callable[[Array], Array]
 
 
-def projectors(m: Mechanics, q: Array) -> tuple[Array, Array]:
+def projectors(system: System | Mechanics, q: Array) -> tuple[Array, Array]:
     """P(q) onto D and Q(q) = 1 - P(q), orthogonal for the kinetic metric; from the frame where there is one, which
     stays regular where one-forms lose rank.
 
     Erratum: [ferraro2008] section 4.1 allows any metric here; with one that has another complement of D the method
     converges to the motion of a different system.
     """
+    m = lower(system)
     one = jnp.eye(m.velocity_dimension, dtype=q.dtype)
     p = project(m, q, one)
     return p, one - p
 
 
-def momentum_map(ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
+def momentum_map(ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array, h: Array) -> Array:
     """(k,) the discrete momentum <D2 L_d(q0, q1), xi_Q(q1)> for each generator of the system.
 
     Of a rheonomic system, given as system.at(t0), that of space and time, <(D3, D4) L_d, xi_Q(t1, q1)>.
     """
-    m = lower(m)
+    m = lower(system)
     if Trait.TIMED not in m.traits:
         return matvec(m.generators(q1).T, d2(ld, m, q0, q1, h))
     if m.t is None:
@@ -40,28 +41,34 @@ def momentum_map(ld: DiscreteLagrangian, m: Mechanics, q0: Array, q1: Array, h: 
             "time at which the step begins"
         )
     u = ld.velocity(m, q0, q1, h)
-    arrived = ld.spacetime_slots(m, m.t, q0, q1, u, h)[1]
+    arrived = ld.spacetime_derivatives(m, m.t, q0, q1, u, h)[1]
     return matvec(m.later(h).generators(q1).T, arrived)
 
 
 def nonholonomic_momentum(
-    ld: DiscreteLagrangian, m: Mechanics, section: Section, q0: Array, q1: Array, h: Array
+    ld: DiscreteLagrangian, system: System | Mechanics, section: Section, q0: Array, q1: Array, h: Array
 ) -> Array:
     """J_nh(q0, q1) = <D2 L_d(q0, q1), xi(q1)_Q(q1)> for a section xi of the bundle g^D."""
-    return jnp.sum(momentum_map(ld, m, q0, q1, h) * section(q1))
+    return jnp.sum(momentum_map(ld, system, q0, q1, h) * section(q1))
 
 
 def momentum_residual(
-    ld: DiscreteLagrangian, m: Mechanics, section: Section, q0: Array, q1: Array, q2: Array, h: Array
+    ld: DiscreteLagrangian,
+    system: System | Mechanics,
+    section: Section,
+    q0: Array,
+    q1: Array,
+    q2: Array,
+    h: Array,
 ) -> Array:
     """The discrete momentum equation at three configurations of a run; zero where L_d is invariant.
 
     Equations: [ferraro2008] Theorem 2:
         J(q1, q2) - J(q0, q1) = <D2 L_d(q1, q2), (xi(q2) - xi(q1))_Q(q2)>.
     """
-    change = nonholonomic_momentum(ld, m, section, q1, q2, h)
-    change = change - nonholonomic_momentum(ld, m, section, q0, q1, h)
-    return change - jnp.sum(momentum_map(ld, m, q1, q2, h) * (section(q2) - section(q1)))
+    change = nonholonomic_momentum(ld, system, section, q1, q2, h)
+    change = change - nonholonomic_momentum(ld, system, section, q0, q1, h)
+    return change - jnp.sum(momentum_map(ld, system, q1, q2, h) * (section(q2) - section(q1)))
 
 
 def exterior(form: Callable[[Array], Array], x: Array) -> Array:
@@ -70,37 +77,43 @@ def exterior(form: Callable[[Array], Array], x: Array) -> Array:
     return derivative.T - derivative
 
 
-def symplectic_form(ld: DiscreteLagrangian, m: Mechanics, x: Array, h: Array) -> Array:
+def symplectic_form(ld: DiscreteLagrangian, system: System | Mechanics, x: Array, h: Array) -> Array:
     """(2n, 2n) the matrix of Omega = -d(p^- dq0) at x = (q0, q1)."""
-    n = m.dimension
+    n = system.dimension
 
     def canonical(x):
-        return jnp.concatenate([-d1(ld, m, x[:n], x[n:], h), jnp.zeros_like(x[n:])])
+        return jnp.concatenate([-d1(ld, system, x[:n], x[n:], h), jnp.zeros_like(x[n:])])
 
     return -exterior(canonical, x)
 
 
-def spacetime_slots(
-    ld: DiscreteLagrangian, m: Mechanics, t: Array, q0: Array, q1: Array, u: Array, h: Array
+def spacetime_derivatives(
+    ld: DiscreteLagrangian, system: System | Mechanics, t: Array, q0: Array, q1: Array, u: Array, h: Array
 ) -> tuple[Array, Array]:
     """(D1, D2) and (D3, D4) of L_d(t0, q0, t1, q1), each (1 + n): the derivatives with respect to time come first.
 
     E^- = D1 L_d is the energy with which the step departs, E^+ = -D3 L_d that with which it arrives. t is the time
     of the beginning, and u = (q1 - q0)/h.
     """
-    return ld.spacetime_slots(m, t, q0, q1, u, h)
+    return ld.spacetime_derivatives(lower(system), t, q0, q1, u, h)
 
 
 def spacetime_constraint(
-    constraint: DiscreteConstraint, m: Mechanics, t: Array, q0: Array, q1: Array, u: Array, h: Array
+    constraint: DiscreteConstraint,
+    system: System | Mechanics,
+    t: Array,
+    q0: Array,
+    q1: Array,
+    u: Array,
+    h: Array,
 ) -> Array:
     """(m,) the discrete constraint over a step that begins at t."""
-    return constraint_value(constraint, m.at(t), q0, q1, u, h)
+    return constraint_value(constraint, lower(system).at(t), q0, q1, u, h)
 
 
-def spacetime_forms(m: Mechanics, z: Array) -> Array:
+def spacetime_forms(system: System | Mechanics, z: Array) -> Array:
     """(m, 1 + n) the one-forms (omega0, omega) = (-b, A) at z = (t, q)."""
-    return lower(SpaceTime(m.system)).rows(z)
+    return lower(SpaceTime(lower(system).system)).rows(z)
 
 
 def between(z0: Array, z1: Array) -> tuple[Array, Array, Array, Array, Array]:
@@ -110,25 +123,27 @@ def between(z0: Array, z1: Array) -> tuple[Array, Array, Array, Array, Array]:
 
 
 def spacetime_momentum_residual(
-    ld: DiscreteLagrangian, m: Mechanics, section: Callable[[Array], Array], z: Array
+    ld: DiscreteLagrangian, system: System | Mechanics, section: Callable[[Array], Array], z: Array
 ) -> Array:
     """The momentum equation of a horizontal symmetry of space and time, at three points z (3, 1 + n) of a run.
 
     Equations: [cortes2003] (7) with the time's component: J(1, 2) - J(0, 1) = <(D3, D4) L_d(1, 2), (xi(2) - xi(1))>,
     J = <(D3, D4) L_d, xi>, for generators of the group in space and time. Zero where L_d is invariant.
     """
-    whole = lower(SpaceTime(m.system))
-    arrived = [spacetime_slots(ld, m, *between(z[i], z[i + 1]))[1] for i in range(2)]
+    whole = lower(SpaceTime(lower(system).system))
+    arrived = [spacetime_derivatives(ld, system, *between(z[i], z[i + 1]))[1] for i in range(2)]
     momenta = [matvec(whole.generators(z[i + 1]).T, arrived[i]) for i in range(2)]
     change = jnp.sum(momenta[1] * section(z[2])) - jnp.sum(momenta[0] * section(z[1]))
     return change - jnp.sum(momenta[1] * (section(z[2]) - section(z[1])))
 
 
-def spacetime_form(ld: DiscreteLagrangian, m: Mechanics, x: Array) -> Array:
+def spacetime_form(ld: DiscreteLagrangian, system: System | Mechanics, x: Array) -> Array:
     """(2 + 2n, 2 + 2n) the matrix of Omega = -d(theta), theta = -(D1, D2) L_d dz0, at x = (z0, z1)."""
     size = x.shape[0] // 2
 
     def theta(x):
-        return jnp.concatenate([-spacetime_slots(ld, m, *between(x[:size], x[size:]))[0], jnp.zeros(size)])
+        return jnp.concatenate(
+            [-spacetime_derivatives(ld, system, *between(x[:size], x[size:]))[0], jnp.zeros(size)]
+        )
 
     return -exterior(theta, x)

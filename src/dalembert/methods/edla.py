@@ -137,7 +137,7 @@ class EDLA(Method):
         """
         ld = self.discrete_lagrangian
         q1 = ld.moved(m, s.q, u, h)
-        before, _ = ld.spacetime_slots(m, s.t, s.q, q1, u, h)
+        before, _ = ld.spacetime_derivatives(m, s.t, s.q, q1, u, h)
         energy = before[0] - s.energy - jnp.sum(kick * s.offsets)
         momentum = solve_spd(s.mass, -before[1:] - s.p - matvec(s.forms.T, kick))
         held = spacetime_constraint(self.discrete_constraint, m, s.t, s.q, q1, u, h)
@@ -187,7 +187,7 @@ class EDLA(Method):
         lost = lost & (found.status == Status.OK.code) & ~continued
         trouble = jnp.where(lost, jnp.int32(Status.STEP_LOST.code), found.status)
         report = report._replace(converged=report.converged & ~lost, trouble=trouble)
-        _, arriving = self.discrete_lagrangian.spacetime_slots(m, s.t, s.q, q1, u, h1)
+        _, arriving = self.discrete_lagrangian.spacetime_derivatives(m, s.t, s.q, q1, u, h1)
         new = state.moved(q1, state.v, h1)
         there = m.at(new.t)
         v1 = nearest_velocity(there, q1, solve_spd(there.metric(q1), arriving[1:]))

@@ -44,8 +44,8 @@ def _carried(m: Mechanics, q: Array, y: Array) -> Array:
     mass = m.metric(q)
     still = jax.grad(lambda x: jnp.sum(drift * matvec(m.metric(x), y)))(q)
     pull = jax.grad(lambda x: jnp.sum(matvec(mass, drift) * m.drift(x)))(q)
-    change = m.along(lambda s, x: matvec(s.metric(x), y), q, drift)
-    transport = m.along(lambda s, x: matvec(s.metric(x), s.drift(x)), q, y + drift)
+    change = m.time_derivative(lambda s, x: matvec(s.metric(x), y), q, drift)
+    transport = m.time_derivative(lambda s, x: matvec(s.metric(x), s.drift(x)), q, y + drift)
     return still - pull - 0.5 * change - transport
 
 

@@ -14,7 +14,7 @@ from dalembert.discrete import (
     check_lagrangian,
     check_rules,
     legendre_minus,
-    slots,
+    partial_derivatives,
 )
 from dalembert.methods.base import Claims, Report, State, solve_velocity
 from dalembert.methods.reflecting import Reflecting
@@ -49,7 +49,9 @@ class GNI(Reflecting):
         p = matvec(mass, u)
 
         def equations(w):
-            return solve_spd(mass, -slots(self.discrete_lagrangian, m, q, q + h * w, w, h)[0] - p)
+            return solve_spd(
+                mass, -partial_derivatives(self.discrete_lagrangian, m, q, q + h * w, w, h)[0] - p
+            )
 
         slope = jax.jacfwd(equations)
         if is_syntactically_constant(slope, u):
@@ -57,7 +59,7 @@ class GNI(Reflecting):
         else:
             w, report = solve_velocity(equations, u, State(q, u), h, jnp.zeros_like(u), mass)
         q1 = q + h * w
-        arriving = slots(self.discrete_lagrangian, m, q, q1, w, h)[1]
+        arriving = partial_derivatives(self.discrete_lagrangian, m, q, q1, w, h)[1]
         return q1, solve_spd(m.later(h).metric(q1), arriving), report
 
     def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:

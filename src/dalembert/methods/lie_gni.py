@@ -57,7 +57,7 @@ class LieGNI(Reflecting):
     def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
         rule = Retraction(self.retraction)  # pyright: ignore[reportArgumentType]
         u = rule.velocity(m, q0, q1, h)
-        return solve(m.metric(q0), -rule.slots(m, q0, q1, u, h)[0])
+        return solve(m.metric(q0), -rule.partial_derivatives(m, q0, q1, u, h)[0])
 
     def check(self, system: System | Mechanics) -> None:
         super().check(system)

@@ -123,7 +123,7 @@ class VariationalDLA(Method):
         )
         u = x[:n]
         q1 = ld.moved(m, q0, u, h)
-        before, arriving = ld.slots(m, q0, q1, u, h)
+        before, arriving = ld.partial_derivatives(m, q0, q1, u, h)
         return Solved(q1, solve_spd(m.later(h).metric(q1), arriving), report, -before, u)
 
     def output(self, m: Mechanics, state: State, memory: VariationalMemory, h: Array) -> tuple[Array, Array]:

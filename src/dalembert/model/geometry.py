@@ -104,7 +104,7 @@ def free_acceleration(m: Mechanics, q: Array, v: Array) -> Array:
 
     In coordinates ad_v is zero; on a group v is the velocity of the body, and dL/dq a covector for such.
     """
-    transport = m.along(lambda s, x: s.momentum(x, v), q, v)
+    transport = m.time_derivative(lambda s, x: s.momentum(x, v), q, v)
     force = m.space.gradient(lambda x: m.lagrangian(x, v), q) - transport + m.forces(q, v)
     if Trait.GROUP in m.traits:
         force = force + matvec(m.space.bracket(v).T, m.momentum(q, v))
@@ -126,7 +126,7 @@ def acceleration(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
         def moved(s, x):
             return matvec(s.frame(x), w) + s.drift(x) if Trait.AFFINE in m.traits else matvec(s.frame(x), w)
 
-        turning = m.along(moved, q, v)
+        turning = m.time_derivative(moved, q, v)
         total = turning + matvec(b, solve_spd(gram, matvec(weights, free - turning)))
         a = m.rows(q)
         lam = solve_spd(matmul(a, solve_spd(mass, a.T)), matvec(a, total - free))
@@ -136,7 +136,7 @@ def acceleration(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
     def violation(s, x):
         return matvec(s.rows(x), v) - s.offsets(x) if Trait.AFFINE in m.traits else matvec(s.rows(x), v)
 
-    turning = m.along(violation, q, v)
+    turning = m.time_derivative(violation, q, v)
     z = solve_spd(mass, a.T)
     lam = solve_spd(matmul(a, z), -turning - matvec(a, free))
     return free + matvec(z, lam), lam

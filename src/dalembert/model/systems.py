@@ -327,7 +327,7 @@ class Mechanics(eqx.Module):
 
         return {name: now(section) for name, section in given.items()}
 
-    def along(self, function: Callable[["Mechanics", Array], Any], q: Array, v: Array) -> Any:
+    def time_derivative(self, function: Callable[["Mechanics", Array], Any], q: Array, v: Array) -> Any:
         """d/dt of function(mechanics, q) along the motion, of what depends on time too."""
         rate = self.space.velocity(q, v)
         if Trait.TIMED not in self.traits:

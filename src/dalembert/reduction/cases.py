@@ -173,7 +173,7 @@ class Horizontal(Case):
         return solve_spd(self._blocks(symmetry, full, r)[0], self.level)
 
     def missing(self, symmetry: Symmetry, full: Mechanics, rule: Rule, step: Step, h: Array) -> Array:
-        after = rule.lagrangian.slots(full, step.q0, step.q1, step.u, h)[1]
+        after = rule.lagrangian.partial_derivatives(full, step.q0, step.q1, step.u, h)[1]
         return symmetry.parts(full, step.r1, pulled(symmetry, full, step, after))[1] - self.level
 
     def contract(self, symmetry: Symmetry, full: Mechanics, r: Array, p: Array) -> Array:
@@ -323,11 +323,13 @@ def gyroscopic(here: Mechanics, r: Array, v: Array) -> Array:
         )
 
     force = jax.grad(lambda x: whole(x) - own(x))(r) + given
-    force = force - here.along(lambda s, x: case.rest(symmetry, of(s)[1], x), r, v)
+    force = force - here.time_derivative(lambda s, x: case.rest(symmetry, of(s)[1], x), r, v)
     if not isinstance(case, Horizontal):
         momentum = matvec(full.metric(symmetry.section(full, r)), symmetry.spread(full, r, v, xi))
         p = symmetry.parts(full, r, momentum)[1]
         turned = matvec(symmetry.group.bracket(xi).T, p)
         force = force + matvec(case.directions(symmetry, full, r).T, turned)
-        force = force + here.along(lambda s, x: matvec(case.directions(symmetry, of(s)[1], x).T, p), r, v)
+        force = force + here.time_derivative(
+            lambda s, x: matvec(case.directions(symmetry, of(s)[1], x).T, p), r, v
+        )
     return force

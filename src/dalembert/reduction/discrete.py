@@ -19,11 +19,11 @@ def full_step(here: Mechanics, r: Array, u: Array, h: Array) -> tuple[Reduced, M
 
 
 class ReducedLagrangian(DiscreteLagrangian):
-    """The reduced discrete Lagrangian with its forces: slots D1 L + beta0 and D2 L + beta1.
+    """The reduced discrete Lagrangian with its forces: partial derivatives D1 L + beta0 and D2 L + beta1.
 
     Equations: [fernandez2008]. L(r0, r1) is the full L_d of the step from (r0, e) to (r1, F(r0, r1)), where F is the
     group's part of a step that satisfies the discrete constraint, or at a level has its momentum. The derivatives
-    of F drop out of the sums, which are the full slots on the directions that are left. Momenta are counted from
+    of F drop out of the sums, which are the full derivatives on the directions that are left. Momenta are counted from
     those of r' = 0, so that the reduced momentum is m r'.
     """
 
@@ -46,9 +46,11 @@ class ReducedLagrangian(DiscreteLagrangian):
         _, full, step = full_step(system, q0, u, h)
         return self.rule.lagrangian.over_step(full, step.q0, step.q1, step.u, h)
 
-    def slots(self, system: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> tuple[Array, Array]:
+    def partial_derivatives(
+        self, system: Mechanics, q0: Array, q1: Array, u: Array, h: Array
+    ) -> tuple[Array, Array]:
         _, full, step = full_step(system, q0, u, h)
-        before, after = self.rule.lagrangian.slots(full, step.q0, step.q1, step.u, h)
+        before, after = self.rule.lagrangian.partial_derivatives(full, step.q0, step.q1, step.u, h)
         return self._left(system, system.later(h), step, before, after)
 
     def departing(self, system: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
@@ -56,12 +58,12 @@ class ReducedLagrangian(DiscreteLagrangian):
         p = self.rule.lagrangian.departing(full, step.q0, step.q1, step.u, h)
         return core.case.contract(core.symmetry, full, q0, p) - core.case.rest(core.symmetry, full, q0)
 
-    def spacetime_slots(
+    def spacetime_derivatives(
         self, system: Mechanics, t: Array, q0: Array, q1: Array, u: Array, h: Array
     ) -> tuple[Array, Array]:
         here = system.at(t)
         core, full, step = full_step(here, q0, u, h)
-        before, after = self.rule.lagrangian.spacetime_slots(full, t, step.q0, step.q1, step.u, h)
+        before, after = self.rule.lagrangian.spacetime_derivatives(full, t, step.q0, step.q1, step.u, h)
         there = here.later(h)
         first, second = self._left(here, there, step, before[1:], after[1:])
         energies = [before[0], after[0]]
@@ -77,7 +79,7 @@ class ReducedLagrangian(DiscreteLagrangian):
     def _left(
         self, here: Mechanics, there: Mechanics, step: Step, before: Array, after: Array
     ) -> tuple[Array, Array]:
-        """The full slots on the directions that are left."""
+        """The full derivatives on the directions that are left."""
         (core, full), end = of(here), of(there)[1]
         symmetry, case = core.symmetry, core.case
         first = case.contract(symmetry, full, step.r0, before) + case.rest(symmetry, full, step.r0)
