@@ -247,7 +247,7 @@ def after(group, tau, inertia, g0, g1, h):
     return discrete_lagrangian(group, tau, inertia, g0, group.mul(g1, group.stencil), h) @ WEIGHTS / SPREAD
 
 
-def free_step(group, tau, inertia, p, h):
+def flight(group, tau, inertia, p, h):
     """xi with p-(e, tau(h xi)) = p; Newton from I^-1 p down to rounding."""
     miss = lambda xi: before(group, tau, inertia, group.identity, group.tau(tau, h * xi), h) - p
     xi, last, d = np.linalg.solve(inertia, p), np.inf, 1e-4
@@ -291,7 +291,7 @@ def lie_gni_run(group, tau, inertia, a, g0, p0, h, steps, metric=None):
     mirror = lambda g: reflection(a(g), inertia if metric is None else metric)
     g, p_minus, p_plus, rows = g0, p0, mirror(g0) @ p0, []
     for _ in range(steps + 1):
-        xi = free_step(group, tau, inertia, p_minus, h)
+        xi = flight(group, tau, inertia, p_minus, h)
         rows.append((g, p_minus, p_plus, xi))
         w = group.tau(tau, h * xi)
         p_plus = after(group, tau, inertia, group.identity, w, h)

@@ -45,7 +45,7 @@ def secant(f, a, b):
     raise ArithmeticError("no root found")
 
 
-def partial_derivatives(f, r, d):
+def slots(f, r, d):
     """D1 f and D2 f of a function f(r, d) of the pair (r, r + d), the derivatives along the first axis."""
     k = len(d)
     g = gradient(lambda z: f(z[:k], z[k:]), np.array(np.broadcast_arrays(*r, *d)))
@@ -110,7 +110,7 @@ class Example:
             out = steps_of.residual(p, 0.5, 0.0, q, plus, timed)[1:]
             return out if self.own is None else np.concatenate([out[:n], self.own(self.h, q, y[:n])])
 
-        after = lambda q, y: steps_of.partial_derivatives(p, 0.5, 0.0, q, self.h, y[:n])[1][1:]
+        after = lambda q, y: steps_of.slots(p, 0.5, 0.0, q, self.h, y[:n])[1][1:]
         guess = np.concatenate([self.h * self.v0, np.zeros(len(p.forms(0.0, self.q0)))])
         return march(residual, after, self.q0, self.p0, guess, steps, self.h / 200)[0]
 
@@ -147,10 +147,10 @@ class Paired(Example):
     free = 0  # how many components of f are unknowns
     split = lambda self, r, y: (y[: len(r)], self.shift(r, y[: len(r)]), y[len(r) :])
     action = lambda self, r, d, f: self.ell(self.h, r, d, f)
-    at_node = lambda self, r, plus, d, f: self.partial_derivatives(r, d)[0] + plus
-    after = lambda self, r, y: self.partial_derivatives(r, y[: r.size])[1]
+    at_node = lambda self, r, plus, d, f: self.slots(r, d)[0] + plus
+    after = lambda self, r, y: self.slots(r, y[: r.size])[1]
 
-    def partial_derivatives(self, r, d):
+    def slots(self, r, d):
         """D1 Lhat + beta0 and D2 Lhat + beta1, which the pair adds to the equations at r0 and at r1."""
         return np.add(slots(lambda r, d: self.action(r, d, self.shift(r, d)), r, d), self.forces(r, d))
 
@@ -197,9 +197,9 @@ class Chaplygin(Paired):
         g = self.reconstruct(self.F(r[:-1].T, d).T)
         order = np.argsort([*self.shape, *self.group_indices])
         q, dq = np.hstack([r, g]).T[order], np.concatenate([dr.T, self.lift(r.T, g.T, dr.T)])[order]
-        whole = steps_of.partial_derivatives(self.problem, 0.5, 0.0, q[:, :-1], self.h, np.diff(q))
+        whole = steps_of.slots(self.problem, 0.5, 0.0, q[:, :-1], self.h, np.diff(q))
         pair = lambda a, b, dx: np.sum(a * dx[:, :-1] + b * dx[:, 1:])
-        return pair(*(a[1:] for a in whole), dq) - pair(*self.partial_derivatives(r[:-1].T, d), dr.T)
+        return pair(*(a[1:] for a in whole), dq) - pair(*self.slots(r[:-1].T, d), dr.T)
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class Extended(Chaplygin):
 
     def residuals(self, z):
         """What rows z = (t, r) leave in the REDLA equations, time first."""
-        minus, plus = self.partial_derivatives(z[:-1].T, np.diff(z, axis=0).T)
+        minus, plus = self.slots(z[:-1].T, np.diff(z, axis=0).T)
         return (minus[:, 1:] + plus[:, :-1]).T
 
     def at(self, z, plus, guess, length):
@@ -293,7 +293,7 @@ class Extended(Chaplygin):
         z = [self.parts(self.q0)[0]]
         d = [self.at(z[0][:, None], self.start()[:, None], self.parts(self.v0)[0], self.h)]
         while len(d) < steps:
-            plus, guess = self.partial_derivatives(z[-1], d[-1])[1], d[-1][0] ** 2 / d[max(len(d) - 2, 0)][0]
+            plus, guess = self.slots(z[-1], d[-1])[1], d[-1][0] ** 2 / d[max(len(d) - 2, 0)][0]
             z.append(z[-1] + d[-1])
             d.append(self.step(z[-1][:, None], plus[:, None], d[-1], guess))
         z.append(z[-1] + d[-1])

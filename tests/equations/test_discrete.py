@@ -9,14 +9,7 @@ from equations import discrete_mechanics as reference
 from equations import group_mechanics as on_groups
 
 import dalembert as da
-from dalembert.discrete import (
-    AlphaRule,
-    CustomConstraint,
-    CustomLagrangian,
-    Midpoint,
-    PointConstraint,
-    Trapezoidal,
-)
+from dalembert.discrete import AlphaRule, Midpoint, OwnConstraint, OwnLagrangian, PointConstraint, Trapezoidal
 
 Z = da.zoo
 # Problem of the transcription, system of the zoo, and by how much the zoo's heading is turned.
@@ -116,7 +109,7 @@ def test_functions_of_the_users_own_give_the_same():
         (da.GNI(lagrangian), da.GNI()),
         (da.VariationalDLA(lagrangian, constraint), da.VariationalDLA()),
         (
-            da.VariationalDLA(CustomLagrangian(lagrangian, 2, True), CustomConstraint(constraint, True)),
+            da.VariationalDLA(OwnLagrangian(lagrangian, 2, True), OwnConstraint(constraint, True)),
             da.VariationalDLA(),
         ),
     ):

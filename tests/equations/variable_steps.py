@@ -168,7 +168,7 @@ def ld(problem, alpha, t, q, h, dq):
     return h * (part(alpha) + part(1 - alpha)) / 2
 
 
-def partial_derivatives(problem, alpha, t, q, h, dq):
+def slots(problem, alpha, t, q, h, dq):
     """minus = (D1 Ld, D2 Ld) and plus = (D3 Ld, D4 Ld), each with 1 + n components."""
     k = len(dq) + 1
     z = np.array(np.broadcast_arrays(t, *q, h, *dq))
