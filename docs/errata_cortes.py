@@ -91,8 +91,8 @@ def autonomous_is_not_enough():
     run = _run(ball, h=0.1, steps=100)
     exact, speed = ball.solution(run.t, *ball.start())
     kinetic = 0.5 * np.einsum("ki,ij,kj->k", speed, ball.metric(exact[0]), speed)
-    energy = run.told["E_plus"][1:]
-    moving = energy - np.sum(run.told["p_plus"] * jax.vmap(ball.drift)(jnp.asarray(run.q)), axis=1)[1:]
+    energy = run.step_data["E_plus"][1:]
+    moving = energy - np.sum(run.step_data["p_plus"] * jax.vmap(ball.drift)(jnp.asarray(run.q)), axis=1)[1:]
     _say(f"until t = 10 E^+ goes from {energy.min():.3f} to {energy.max():.3f}, the exact energy")
     _say(
         f"    from {kinetic.min():.3f} to {kinetic.max():.3f}; the points are off by {_largest(run.q - exact):.1e}"
@@ -109,7 +109,7 @@ def autonomous_is_not_enough():
 def energy_of_a_changing_constraint():
     """Nor is it necessary in Proposition 4 that D is autonomous: L_d, and omega0 = 0, are enough."""
     run = _run(Steered(), steps=200)
-    change = np.ptp(run.told["E_plus"][1:])
+    change = np.ptp(run.step_data["E_plus"][1:])
     _say(f"z' = (1 + sin(t)/2) y x', 200 steps to t = {run.t[-1]:.1f}: E^+ changes by {change:.0e}")
     assert change < ROUNDING
 
@@ -217,7 +217,7 @@ def invariant_lagrangian_is_enough():
     disk = ZOO.RollingDisk()
     run = _run(disk, h=0.1)
     forms = [disk.constraints(run.q[0] + np.array([0, 0, 0, turn])) for turn in (0.0, 1.0)]
-    heading = run.told["p_plus"][1:, 3]
+    heading = run.step_data["p_plus"][1:, 3]
     _say(f"disk, its heading turned by 1.0: the one-forms change by {_largest(forms[1] - forms[0]):.2f}")
     _say(f"    in 40 steps the momentum of the heading changes by {np.ptp(heading):.0e}")
     assert _largest(forms[1] - forms[0]) > 0.1
@@ -257,21 +257,21 @@ def where_steps_exist():
     for name, particle in (("y^2/2", InField(b=1.0)), ("y^2/2 + 10", InField(b=1.0, c=10.0))):
         runs = [_run(particle, h=h, steps=2000, throw=False) for h in sizes]
         ends = [float(run.t[-1]) for run in runs]
-        energy = float(runs[-1].told["E_plus"][-1])
+        energy = float(runs[-1].step_data["E_plus"][-1])
         _say(f"V = {name}: energy {energy:.2f}, G changes sign at {zero:.2f}; from first steps of")
         _say("   ", *sizes, "the last steps end at", *(f"{x:.2f}" for x in ends))
         assert all(run.status is da.Status.NO_ROOT for run in runs)
         assert _largest(np.array(ends) - zero) < 0.05  # a step or two near the end, where they grow
-        assert all(run.told["S"][-1] != 0 for run in runs)
+        assert all(run.step_data["S"][-1] != 0 for run in runs)
     none = InField(a=1.0, b=1.0, c=-1.485)
     run = _run(none, steps=2000)
     _say(f"V = (x^2 + y^2)/2 - 1.485: energy {abs(run.energy()[0]):.0e}, all {int(run.steps)} steps exist")
     assert abs(run.energy()[0]) < ROUNDING
     over = _run(InField(g=1.0), h=0.00625, steps=200)
-    g, t, h = over.told["G"], over.t, over.told["h"]
+    g, t, h = over.step_data["G"], over.t, over.step_data["h"]
     k = int(np.flatnonzero(np.diff(np.sign(g[1:])))[0]) + 1
     _say(
         f"V = z, h = 0.00625: one step of {h[k]:.3f}, {h[k] / h[k - 1]:.1f} times the last, to t = {t[k]:.2f}"
     )
     _say("    leaps over the zero of G and keeps the energy: such luck is not to be counted on")
-    assert np.ptp(over.told["E_plus"][1:]) < ROUNDING
+    assert np.ptp(over.step_data["E_plus"][1:]) < ROUNDING

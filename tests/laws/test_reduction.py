@@ -221,7 +221,7 @@ def test_without_the_forces_it_is_another_motion():
 def test_forces_on_time(name):
     """The time component of the reduced equations needs F_t, where D changes with time: [cortes2003] prints zero."""
     sol = runs(name).sol
-    found = pairs(name, sol.q[:-1], sol.q[1:], sol.told["h"][1:], sol.t[:-1])
+    found = pairs(name, sol.q[:-1], sol.q[1:], sol.step_data["h"][1:], sol.t[:-1])
     change = found.first[1:, 0] + found.second[:-1, 0]
     forces = found.beta0[1:, 0] + found.beta1[:-1, 0]
     # Rounding of positions up to 10 over steps of 0.05.

@@ -58,7 +58,7 @@ def test_a_horizontal_symmetry_of_space_and_time():
     """Going with the well is horizontal: c p_y - E^+ is kept, while neither part is."""
     system = Z.TravellingWell()
     sol = da.simulate(system, da.EDLA(), *system.start(), h=0.05, steps=400)
-    p, e = sol.told["p_plus"][1:, 1], sol.told["E_plus"][1:]
+    p, e = sol.step_data["p_plus"][1:, 1], sol.step_data["E_plus"][1:]
     # The specification's 3e-14; 2e-14 is measured.
     assert np.ptp(system.c * p - e) < 3e-14
     assert np.ptp(p) > 0.1
@@ -71,10 +71,10 @@ def test_the_moving_energy_of_the_turntable():
     sol = da.simulate(system, da.EDLA(), *system.start(), h=0.05, steps=400)
     drift = np.zeros_like(sol.q)
     drift[:, 0], drift[:, 1] = -sol.q[:, 1], sol.q[:, 0]
-    moving = sol.told["E_plus"] - np.sum(sol.told["p_plus"] * drift, axis=1)
+    moving = sol.step_data["E_plus"] - np.sum(sol.step_data["p_plus"] * drift, axis=1)
     # Rounding of 400 steps, energies of order one.
     assert np.ptp(moving[1:]) < 1e-13
-    assert np.ptp(sol.told["E_plus"]) > 0.5
+    assert np.ptp(sol.step_data["E_plus"]) > 0.5
 
 
 def test_changing_coefficients_keep_the_energy():
@@ -88,7 +88,7 @@ def test_changing_coefficients_keep_the_energy():
     )
     sol = da.simulate(system, da.EDLA(), *PLANE.start(), h=0.05, steps=1000)
     # The specification's 7e-14, although the energy is not pinned where the system depends on time.
-    assert np.ptp(sol.told["E_plus"]) < 7e-14
+    assert np.ptp(sol.step_data["E_plus"]) < 7e-14
     frame = da.simulate(system, da.FrameGradient(), *PLANE.start(), h=0.05, steps=1000)
     assert np.ptp(frame.energy()) < 7e-14
 
@@ -97,7 +97,7 @@ def test_without_constraints():
     """The symplectic-energy-momentum integrator: order 2, exact energy over many steps."""
     start = [1.0, 0.5], [0.2, 0.7]
     sol = da.simulate(SPRINGS, da.EDLA(), *start, h=0.1, steps=20_000)
-    assert np.ptp(sol.told["E_plus"]) < 1e-12 * sol.told["E_plus"][0]
+    assert np.ptp(sol.step_data["E_plus"]) < 1e-12 * sol.step_data["E_plus"][0]
     assert sol.multipliers.shape == (20_001, 0)
     order = measured_order(SPRINGS, da.EDLA(), exact_ends(SPRINGS, *start, 4.0), 0.4)
     assert abs(order.q - 2) < 0.1
@@ -167,7 +167,7 @@ def test_pinned_energies_do_not_wander():
     spread = {}
     for pin in (True, False):
         sol = da.simulate(PLANE, da.EDLA(pin=pin), *PLANE.start(), h=0.05, steps=20_000, save_every=10)
-        spread[pin] = np.ptp(sol.told["E_plus"]) / sol.told["E_plus"][0]
+        spread[pin] = np.ptp(sol.step_data["E_plus"]) / sol.step_data["E_plus"][0]
     # A few roundings against those of 2e4 steps; both within the specification's 1e-10.
     assert spread[True] < 1e-14
     assert 3 * spread[True] < spread[False] < 1e-10
@@ -183,11 +183,11 @@ def test_continuation(h):
     assert "S = " in str(failed.value)
     sol = da.simulate(WELL, da.EDLA(continuation=True), *WELL.start(), h=h, steps=steps + 20)
     assert sol.status is da.Status.OK
-    continued = sol.told["continued"]
+    continued = sol.step_data["continued"]
     assert continued[steps] == 0
     assert continued[steps + 1] == 1
     assert np.array_equal(sol.t[: steps + 1], failed.value.trajectory.t)
-    energy = sol.told["E_plus"]
+    energy = sol.step_data["E_plus"]
     assert np.ptp(energy[: steps + 1]) < 1e-12
     # The specification has jumps of 1e-5 to 4e-4 at coarser steps; they shrink with h. Rounding would be 1e-15.
     jump = abs(energy[steps + 1] - energy[steps]) / energy[0]
@@ -203,7 +203,7 @@ def test_no_invented_step():
     again = da.simulate(WELL, da.EDLA(), *WELL.start(), h=0.0125, steps=int(sol.steps))
     assert again.status is da.Status.OK
     assert np.array_equal(again.q, sol.q)
-    assert np.ptp(sol.told["E_plus"]) < 1e-13
+    assert np.ptp(sol.step_data["E_plus"]) < 1e-13
 
 
 def test_some_step_sizes_step_over():
@@ -212,11 +212,11 @@ def test_some_step_sizes_step_over():
     sol = da.simulate(system, da.EDLA(), *system.start(), h=0.00625, steps=400, throw=False)
     zero = da.edla_well_posedness(system, *system.start(), ahead=1.0).zero
     assert sol.t[-1] > 2 * zero
-    assert np.ptp(sol.told["E_plus"]) < 1e-12
+    assert np.ptp(sol.step_data["E_plus"]) < 1e-12
 
 
 def test_from_rest():
     """A start without velocity: the first step falls, and the energy is kept from there on."""
     sol = da.simulate(SPRINGS, da.EDLA(), [1.0, 0.5], [0.0, 0.0], h=0.1, steps=200)
-    assert np.ptp(sol.told["E_plus"]) < 1e-13
+    assert np.ptp(sol.step_data["E_plus"]) < 1e-13
     assert np.max(np.abs(sol.v)) > 0.5

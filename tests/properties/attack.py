@@ -168,7 +168,9 @@ def _identities(members: Members, i: int, text: str, runs: list[da.Trajectory]) 
         if not off < ROUNDING:
             return f"the constraint is violated by {off:.2e}"
         if claims.energy:
-            energy = sol.told["E_plus"] if "E_plus" in sol.told else plain.energy(functions, t, q, own)
+            energy = (
+                sol.step_data["E_plus"] if "E_plus" in sol.step_data else plain.energy(functions, t, q, own)
+            )
             if not np.ptp(energy) < ROUNDING * (1 + np.max(np.abs(energy))) * 10:
                 return f"energy is claimed, but it changes by {np.ptp(energy):.2e}"
     if functions.constraints is None or text == "own" or members.family.symmetric:

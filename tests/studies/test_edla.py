@@ -75,7 +75,7 @@ def zeros():
 def test_where_g_keeps_its_sign(problem):
     """20,000 steps: the energy to rounding, h within its bounds, G of one sign."""
     run = run_of(problem, EDLA(), 0.05, 20_000)
-    h, plus, g = (np.asarray(run.told[name])[1:] for name in ("h", "E_plus", "G"))
+    h, plus, g = (np.asarray(run.step_data[name])[1:] for name in ("h", "E_plus", "G"))
     assert run.status is Status.OK
     # 2e-15 measured; the energy is asked for as that of the first step, so that rounding does not add up.
     assert spread(plus[:300]) < 1e-12
@@ -97,7 +97,7 @@ def test_where_g_changes_sign(problem, zeros):
     run = run_of(problem, EDLA(), 0.0125, round(4 * zero / 0.0125))
     assert run.status in (Status.NO_ROOT, Status.NONPOSITIVE_H)
     assert float(run.t[-1]) == pytest.approx(zero, rel=0.05)
-    assert spread(np.asarray(run.told["E_plus"])[1:]) < 1e-12  # 3e-14 measured, G being small there
+    assert spread(np.asarray(run.step_data["E_plus"])[1:]) < 1e-12  # 3e-14 measured, G being small there
     if problem.expected:
         assert edla.agrees(float(run.t[-1]), problem.expected[1])
 
@@ -116,7 +116,7 @@ def test_ends_converge_to_the_zero(problem, zeros):
             if run.t[-1] < PASSED * zero:
                 assert run.status in (Status.NO_ROOT, Status.NONPOSITIVE_H)
                 away.append(abs(float(run.t[-1]) / zero - 1))
-                assert away[-1] * zero < 2 * float(run.told["h"][-1])
+                assert away[-1] * zero < 2 * float(run.step_data["h"][-1])
         assert len(away) >= 4
         mean.append(np.mean(away))
     # For 16 times smaller h0 5 to 18 times measured: the last step is longer than h0 by a power of it.
@@ -127,7 +127,7 @@ def test_a_run_that_gets_over_the_zero():
     """For some h0 a step reaches over the zero of G. It keeps the energy, and the motion stays right."""
     problem = UNSAFE[1]
     run = run_of(problem, EDLA(), 0.00625, 300)
-    g = np.asarray(run.told["G"])[1:]
+    g = np.asarray(run.step_data["G"])[1:]
     assert run.status is Status.OK
     assert g[0] > 0 > g[-1]
     found = rival(problem, run)
@@ -232,7 +232,7 @@ def test_colours_are_those_of_the_library():
 def test_g_of_the_steps_vanishes_at_the_end():
     """S/(2h) keeps its sign and falls to a small part of its size."""
     run = run_of(UNSAFE[0], EDLA(), 0.0125, 400)
-    g = np.asarray(run.told["G"])[1:]
+    g = np.asarray(run.step_data["G"])[1:]
     assert np.all(g < 0)
     # 0.07 measured: the end is one last step before the zero, which takes 0.03 of a time in which G changes by 1/2.
     assert abs(g[-1]) < 0.1 * np.max(np.abs(g))

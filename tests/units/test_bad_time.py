@@ -207,7 +207,7 @@ def test_spelling_round_trip(method):
 
 
 def test_a_step_is_at_most_ten_times_the_last():
-    h = run(Particle(lambda q: 0.5 * q[1] ** 2), da.EDLA(), steps=30, throw=False).told["h"]
+    h = run(Particle(lambda q: 0.5 * q[1] ** 2), da.EDLA(), steps=30, throw=False).step_data["h"]
     assert np.max(h[1:] / h[:-1]) <= 10
 
 
@@ -258,8 +258,8 @@ def test_files_bring_back_times_and_what_was_told(suffix, tmp_path):
         sol.save(tmp_path / f"run{suffix}", overwrite=True)
         back = da.load(tmp_path / f"run{suffix}")
         assert system is BALL or np.ptp(np.diff(back.t)) > 1e-3
-        assert set(back.told) == {"h", "S", "G", "E_plus", "p_plus", "continued"}
-        assert eqx.tree_equal((back.told, back.method), (sol.told, sol.method))
+        assert set(back.step_data) == {"h", "S", "G", "E_plus", "p_plus", "continued"}
+        assert eqx.tree_equal((back.step_data, back.method), (sol.step_data, sol.method))
         for x, y in ((back.t, sol.t), (back.q, sol.q), (back.moving_energy(), sol.moving_energy())):
             np.testing.assert_array_equal(x, y)
         np.testing.assert_array_equal(sol.to_xarray()["moving_energy"], sol.moving_energy())

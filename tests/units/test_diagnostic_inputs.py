@@ -32,8 +32,8 @@ LIFT = da.system(
 def cut(sol, rows):
     """The first rows of a run."""
     small = {name: getattr(sol, name)[:rows] for name in ("t", "q", "v", "v_full")}
-    told = {name: x[:rows] for name, x in sol.told.items()}
-    names = (*small, "told")
+    told = {name: x[:rows] for name, x in sol.step_data.items()}
+    names = (*small, "step_data")
     return eqx.tree_at(lambda s: tuple(getattr(s, n) for n in names), sol, (*small.values(), told))
 
 

@@ -110,7 +110,7 @@ class Alternating(da.Method):
         q = state.q + size * v
         return state.moved(q, project(system, q, v), size), memory + 1, Report.explicit()
 
-    def told(self, system, state, memory):
+    def step_data(self, system, state, memory):
         return {"count": memory, "table": memory * jnp.ones((2, 4))}
 
 
@@ -121,13 +121,13 @@ def test_own_steps_of_different_size(tmp_path, suffix):
     q0, v0 = knife.start()
     sol = da.simulate(knife, Alternating(), q0, v0, h=0.2, steps=5, t0=1.0)
     assert np.allclose(sol.t, [1.0, 1.2, 1.3, 1.5, 1.6, 1.8], rtol=0, atol=1e-15)
-    assert sol.told["table"].shape == (6, 2, 4)
-    assert np.array_equal(sol.told["count"], np.arange(6))
+    assert sol.step_data["table"].shape == (6, 2, 4)
+    assert np.array_equal(sol.step_data["count"], np.arange(6))
     sol.save(tmp_path / f"run.{suffix}")
     again = da.load(tmp_path / f"run.{suffix}", system=knife)
     assert np.array_equal(again.t, sol.t)
-    assert np.array_equal(again.told["table"], sol.told["table"])
+    assert np.array_equal(again.step_data["table"], sol.step_data["table"])
     many = da.ensemble(knife, Alternating(), np.stack([q0, q0]), v0, h=np.array([0.2, 0.1]), steps=5)
     assert many.t.shape == (2, 6)
     assert np.allclose(many.t[0] + 1, sol.t, rtol=0, atol=1e-15)
-    assert many.member(1).told["table"].shape == (6, 2, 4)
+    assert many.member(1).step_data["table"].shape == (6, 2, 4)

@@ -28,7 +28,7 @@ def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
         kinds = [(f"energy (not conserved: {why})", sol.energy())]
     if affine:
         kinds.append(("moving energy", sol.moving_energy()))
-    if "E_plus" in sol.told:
+    if "E_plus" in sol.step_data:
         kinds.append(("energy E+ of the steps", sol.energy(full=True)))
     elif not np.array_equal(sol.v, sol.v_full):
         kinds.append(("energy of the method's own velocity", sol.energy(full=True)))
@@ -40,11 +40,11 @@ def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
     if sol.system is not None and jax.eval_shape(lower(sol.system).at(0.0).rows, sol.q[0]).shape[0]:
         what = "constraint A v - b" if affine else "constraint A(q) v"
         rows.append((what, "0", f"{np.max(sol.constraint_residual()):.1e}"))
-    if "h" in sol.told:
-        h = sol.told["h"]
+    if "h" in sol.step_data:
+        h = sol.step_data["h"]
         rows.append(("step size", f"{h[0]:.6g}", f"{np.min(h):.4g} to {np.max(h):.4g}"))
-    if np.any(sol.told.get("continued", 0)):
-        rows.append(("steps that miss the energy", "0", f"{int(sol.told['continued'][-1])}"))
+    if np.any(sol.step_data.get("continued", 0)):
+        rows.append(("steps that miss the energy", "0", f"{int(sol.step_data['continued'][-1])}"))
     if sol.method is not None and sol.method.parasitic:
         size = sol.parasitic_amplitude()
         rows.append(("parasitic mode", f"{size[0]:.1e}", f"{np.max(size):.1e}"))
@@ -57,7 +57,7 @@ def report(console: Console, sol: Trajectory) -> None:
     table = Table("quantity", "start", rows, title_justify="left")
     name = type(sol.system).__name__
     spelling = sol.method.cli_name if sol.method is not None else ""
-    step = f"{'first ' * ('h' in sol.told)}h = {float(sol.h):.6g}"
+    step = f"{'first ' * ('h' in sol.step_data)}h = {float(sol.h):.6g}"
     table.title = f"{name} by {spelling}, {step}, {int(sol.steps):,} steps to t = {sol.t[-1]:.6g}"
     for row in conserved(sol):
         table.add_row(*row)
@@ -71,7 +71,7 @@ def figure(sol: Trajectory, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    varied = "h" in sol.told
+    varied = "h" in sol.step_data
     widths = (1.1, 1.25, 1.25)[: 2 + varied]
     fig, (left, right, *more) = plt.subplots(
         1, len(widths), figsize=(10.5 + 6 * varied, 4.2), layout="constrained", width_ratios=widths

@@ -56,6 +56,7 @@ from dalembert.diagnostics.variable_steps import (
     edla_well_posedness,
     variable_step_laws,
 )
+from dalembert.numerics import renamed_names
 
 __all__ = [
     "Audit",
@@ -123,3 +124,5 @@ __all__ = [
     "volume_along",
     "volume_change",
 ]
+
+__getattr__ = renamed_names(globals(), {"theorem_4_4": "averaging_symmetry_defect"})

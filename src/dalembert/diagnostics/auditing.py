@@ -581,7 +581,7 @@ def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bo
         velocities = [(name, sol.v)]
         if not on_constraint and name != "driver energy":  # the driver's velocity is free: both are the same
             velocities.append((f"{name} (own)", sol.v_full))
-        if name == "energy" and "E_plus" in sol.told:
+        if name == "energy" and "E_plus" in sol.step_data:
             size = float(np.max(np.abs(sol.energy())))
             found["energy (own)"] = judged(sol.t[1:], sol.energy(full=True)[1:], window, size)
         for label, v in velocities:

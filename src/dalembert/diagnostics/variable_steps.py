@@ -121,15 +121,17 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
             f"save_every={trajectory.save_every}"
         )
     one_run(trajectory, "what EDLA keeps", rows=4)
-    if np.any(np.asarray(trajectory.told["continued"])):
+    if np.any(np.asarray(trajectory.step_data["continued"])):
         raise ValueError("the run has steps that miss the energy; its laws hold up to the first of them")
     shared = lower(as_arrays(system)), as_arrays(method)
     # Each triple in its own time and about its own place, because differences of large numbers lose digits.
     z = _triples(trajectory)
-    size = np.max(np.abs(np.asarray(trajectory.told["E_plus"])))
+    size = np.max(np.abs(np.asarray(trajectory.step_data["E_plus"])))
     energy = None
     if lower(system).natural:
-        energy = float(np.ptp(np.asarray(trajectory.told["E_plus"])[1:]) / max(size, np.finfo(float).tiny))
+        energy = float(
+            np.ptp(np.asarray(trajectory.step_data["E_plus"])[1:]) / max(size, np.finfo(float).tiny)
+        )
     momentum = {}
     for i, name in enumerate(SpaceTime(shared[0]).sections()):
         residual, scale = (np.asarray(x) for x in _momentum(*shared, jnp.asarray(z), i))
@@ -138,7 +140,7 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
     lam = -np.asarray(trajectory.multipliers)[
         2:
     ]  # of the step that ends at the third point, at its beginning
-    h = np.asarray(trajectory.told["h"])
+    h = np.asarray(trajectory.step_data["h"])
     lam = lam * (0.5 * (h[1:-1] + h[2:]))[:, None]
     forms = np.array([_symplectic(*shared, jnp.asarray(z[k]), jnp.asarray(lam[k])) for k in pick])
     return VariableStepLaws(energy, momentum, *map(float, np.max(forms, axis=0)))
@@ -146,7 +148,7 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
 
 def _triples(trajectory: Trajectory) -> np.ndarray:
     """(K - 2, 3, 1 + n) points of space and time, times exact to the step sizes."""
-    t, q, h = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.told["h"]))
+    t, q, h = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.step_data["h"]))
     times = np.stack([t[1:-1] - h[1:-1], t[1:-1], t[1:-1] + h[2:]], axis=1)
     return np.concatenate([times[:, :, None], np.stack([q[:-2], q[1:-1], q[2:]], axis=1)], axis=2)
 

@@ -43,6 +43,7 @@ from dalembert.discrete.momenta import (
     spacetime_momentum_residual,
     symplectic_form,
 )
+from dalembert.numerics import renamed_names
 
 __all__ = [
     "GRADIENTS",
@@ -86,3 +87,13 @@ __all__ = [
     "spacetime_momentum_residual",
     "symplectic_form",
 ]
+
+__getattr__ = renamed_names(
+    globals(),
+    {
+        "OwnConstraint": "CustomConstraint",
+        "OwnLagrangian": "CustomLagrangian",
+        "slots": "partial_derivatives",
+        "spacetime_slots": "spacetime_derivatives",
+    },
+)

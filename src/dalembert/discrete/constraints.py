@@ -18,7 +18,7 @@ from dalembert.discrete.lagrangians import (
     plain,
 )
 from dalembert.model import Mechanics, System, Trait, as_arrays, lower
-from dalembert.numerics import matvec
+from dalembert.numerics import Renamed, matvec
 
 
 class DiscreteConstraint(eqx.Module):
@@ -30,6 +30,8 @@ class DiscreteConstraint(eqx.Module):
 
     unchecked: ClassVar[bool] = False
     """Whether it is taken as it is, although it may not stand for the system: for studies of wrong rules."""
+
+    spelling = Renamed("cli_name")
 
     @property
     def symmetric(self) -> bool:

@@ -15,7 +15,7 @@ from jax import Array
 
 from dalembert.groups import coadjoint
 from dalembert.model import Group, Mechanics, SpaceTime, System, Trait, as_arrays, lower, shape_of
-from dalembert.numerics import Recent, current, kind_of, matvec, newton, solve_spd
+from dalembert.numerics import Recent, Renamed, current, kind_of, matvec, newton, solve_spd
 
 
 def plain(x: Any) -> Any:
@@ -53,6 +53,8 @@ class DiscreteLagrangian(eqx.Module):
     """The traits of the systems that it stands for."""
     unchecked: ClassVar[bool] = False
     """Whether it is taken as it is, although it may not stand for the system: for studies of wrong rules."""
+
+    spelling, slots = Renamed("cli_name"), Renamed("partial_derivatives")
 
     @property
     def order(self) -> int:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.model import Mechanics, System, Trait, lower
-from dalembert.numerics import newton
+from dalembert.numerics import Renamed, newton
 
 
 class Status(enum.Enum):
@@ -100,6 +100,20 @@ class Claims(NamedTuple):
     """The driver of a coupled system moves as if there were no passenger."""
 
 
+_OLD = {
+    "constant_metric": "supports = Method.supports | {Trait.VARYING_MASS} where the mass matrix may depend on q",
+    "general_lagrangian": "supports = Method.supports | {Trait.GENERAL_LAGRANGIAN}",
+    "on_groups": "supports = frozenset({Trait.GROUP})",
+    "takes_forces": "supports = Method.supports | {Trait.FORCED}",
+    "takes_affine": "supports = Method.supports | {Trait.AFFINE}",
+    "takes_time": "supports = Method.supports | {Trait.TIMED}",
+    "takes_reduced": "supports = Method.supports | {Trait.EXTRA_VELOCITIES}",
+    "told": "step_data",
+    "flight": "free_step",
+    "spelling": "cli_name",
+}
+
+
 class Method(eqx.Module):
     """An integrator. Subclasses give `step`, and `init` and `output` where they remember something.
 
@@ -121,6 +135,17 @@ class Method(eqx.Module):
     """How long before a row its multipliers count, as a part of the step that ends there: 0 at the row itself, 1/2 in
     the middle of the step, 1 at its beginning. Those of the start are always the start's own."""
 
+    spelling, flight = Renamed("cli_name"), Renamed("free_step")
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuses what a method used to say of itself and nobody reads any more."""
+        super().__init_subclass__(**options)
+        old = [name for name in _OLD if name in vars(cls)]
+        if old:
+            raise TypeError(
+                f"{cls.__name__} defines {old[0]}, which nothing reads any more; write {_OLD[old[0]]}"
+            )
+
     def init(self, m: Mechanics, state: State, h: Array) -> Any:
         """The memory at the start."""
         return ()
@@ -140,8 +165,8 @@ class Method(eqx.Module):
         """
         return state.v, None
 
-    def told(self, m: Mechanics, state: State, memory: Any) -> dict[str, Array]:
-        """Numbers about the step that ended here, by name, kept in every row as `sol.told`."""
+    def step_data(self, m: Mechanics, state: State, memory: Any) -> dict[str, Array]:
+        """Numbers about the step that ended here, by name, kept in every row as `sol.step_data`."""
         return {}
 
     def hint(self, trajectory: Any) -> str | None:

@@ -87,8 +87,8 @@ class EDLA(Method):
     ends with Status.NO_ROOT or Status.NONPOSITIVE_H, and no step is invented. `continuation=True` goes on with the
     step that misses the energy least, and counts such steps. `pin=True` asks for the first step's energy every time,
     where it is constant; else for the last one's.
-    Memory: p^+, energies, step sizes. `sol.told` has, for the step that ends at each row: h, the Schur complement S,
-    G = S/(2h), E_plus (also sol.energy(full=True)), p_plus, continued.
+    Memory: p^+, energies, step sizes. `sol.step_data` has, for the step that ends at each row: h, the Schur complement
+    S, G = S/(2h), E_plus (also sol.energy(full=True)), p_plus, continued.
     """
 
     discrete_lagrangian: DiscreteLagrangian = eqx.field(
@@ -242,7 +242,7 @@ class EDLA(Method):
     def output(self, m: Mechanics, state: Any, memory: EDLAMemory, h: Array) -> tuple[Array, Array]:
         return state.v, memory.lam
 
-    def told(self, m: Mechanics, state: Any, memory: EDLAMemory) -> dict[str, Array]:
+    def step_data(self, m: Mechanics, state: Any, memory: EDLAMemory) -> dict[str, Array]:
         return {
             "h": memory.last,
             "S": memory.schur,
@@ -255,7 +255,7 @@ class EDLA(Method):
     def hint(self, trajectory: Any) -> str | None:
         if trajectory.status not in (Status.NO_ROOT, Status.NONPOSITIVE_H, Status.STEP_LOST):
             return None
-        last, schur = (float(trajectory.told[name][-1]) for name in ("h", "S"))
+        last, schur = (float(trajectory.step_data[name][-1]) for name in ("h", "S"))
         g = well_posedness(trajectory.system, self, trajectory.t[-1:], trajectory.q[-1:], trajectory.v[-1:])[
             0
         ]

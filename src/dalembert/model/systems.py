@@ -14,6 +14,7 @@ from dalembert.groups.flat import Coordinates
 from dalembert.model.traits import Trait, told_traits
 from dalembert.numerics import (
     Recipe,
+    Renamed,
     current,
     is_syntactically_constant,
     is_traced,
@@ -122,6 +123,8 @@ class System(eqx.Module):
         )  # it needs the geometry, which needs this file
 
         return default_scene(self, t, q)
+
+    gives = Renamed("defines")
 
     @classmethod  # access to an ordinary method of a module takes ten times as long
     def defines(cls, name: str) -> bool:

@@ -7,6 +7,7 @@ from dalembert.numerics.compiling import (
     jit_fast_compile,
     over_rows,
 )
+from dalembert.numerics.deprecation import Renamed, renamed_names
 from dalembert.numerics.extrapolation import extrapolated_step
 from dalembert.numerics.fingerprints import Recent, Recipe, current, fingerprint, kind_of, one_look
 from dalembert.numerics.linear import (
@@ -32,6 +33,7 @@ __all__ = [
     "NewtonInfo",
     "Recent",
     "Recipe",
+    "Renamed",
     "compiled",
     "cosine",
     "cotangent_ratio",
@@ -52,6 +54,7 @@ __all__ = [
     "one_look",
     "over_rows",
     "pivot_floor",
+    "renamed_names",
     "sine_ratio",
     "solve",
     "solve_spd",

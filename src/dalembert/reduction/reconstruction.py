@@ -88,8 +88,8 @@ def _run(core: Any, run: Trajectory) -> Trajectory:
     own = _measured(core, t, run.q, run.v_full, at_level=False)[1]
     same = run.method is not None and run.method.cli_name == core.rule.cli_name
     made = _trajectory(run, core, core.method if same else run.method, r, change, own)
-    if "p_plus" in run.told:
-        made.told["p_plus"] = over_rows(_to_momentum)(as_arrays(core), t, run.q, run.told["p_plus"])
+    if "p_plus" in run.step_data:
+        made.step_data["p_plus"] = over_rows(_to_momentum)(as_arrays(core), t, run.q, run.step_data["p_plus"])
     return made
 
 
@@ -110,7 +110,7 @@ def _measured(core: Any, t: np.ndarray, q: Any, v: Any, at_level: bool = True) -
 
 def _trajectory(run: Trajectory, system: Any, method: Any, q: Any, v: Any, v_full: Any) -> Trajectory:
     """The run with other states."""
-    told = {name: x for name, x in run.told.items() if name != "p_plus"}
+    told = {name: x for name, x in run.step_data.items() if name != "p_plus"}
     return Trajectory(
         run.t,
         q,
@@ -124,7 +124,7 @@ def _trajectory(run: Trajectory, system: Any, method: Any, q: Any, v: Any, v_ful
         method,
         run.h,
         run.save_every,
-        told=told,
+        step_data=told,
     )
 
 
@@ -236,7 +236,7 @@ def reconstruct(asked: Any, run: Trajectory, g0: Any) -> Trajectory:
             raise ValueError(
                 "reconstruct: steps that differ in size can be made again only where save_every=1"
             )
-        steps, momenta = (run.told[name][1:] for name in ("h", "p_plus"))
+        steps, momenta = (run.step_data[name][1:] for name in ("h", "p_plus"))
         moves = over_rows(_moved)(core, t[:-1], steps, r[:-1], r[1:], momenta)
     elif isinstance(core.case, Abelian):
         h = float(run.h)

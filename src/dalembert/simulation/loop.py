@@ -41,7 +41,7 @@ class Rows(NamedTuple):
     """None where they are those of the exact motion, which the trajectory computes when asked."""
     t: Array | None = None
     """The time, where steps differ in size."""
-    told: dict[str, Array] = {}  # noqa: RUF012
+    step_data: dict[str, Array] = {}  # noqa: RUF012
     """What the method says of the step."""
     near: Array | None = None
     """q without the full turns of its angles, where there are any."""
@@ -98,7 +98,7 @@ def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
     state = State(q, v, t)
     v_full, multipliers = method.output(m, state, carry.memory, h)
     when = t if method.variable_step else None
-    return Rows(q, v, v_full, multipliers, when, method.told(m, state, carry.memory), near)
+    return Rows(q, v, v_full, multipliers, when, method.step_data(m, state, carry.memory), near)
 
 
 def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:

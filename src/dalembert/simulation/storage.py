@@ -96,7 +96,7 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
         {
             **pairs,
             **_measures_of(sol, rows),
-            **_told(sol, rows),
+            **_step_data(sol, rows),
         },
         coords=coords,
     )
@@ -167,15 +167,15 @@ def _measures_of(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
     return {"multipliers": ((*rows, "constraint"), lam)}
 
 
-def _told(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
+def _step_data(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
     """What the method says of its steps, and the moving energy where the constraints are affine."""
     n, found = np.shape(sol.q)[-1], {}
-    for name, x in sol.told.items():
+    for name, x in sol.step_data.items():
         axes = [
             "coordinate" if size == n and not i else f"{name}_{i}"
             for i, size in enumerate(np.shape(x)[len(rows) :])
         ]
-        found[f"told_{name}"] = ((*rows, *axes), np.asarray(x))
+        found[f"step_data_{name}"] = ((*rows, *axes), np.asarray(x))
     if not sol.changed and Trait.AFFINE in sol.traits:
         found["moving_energy"] = (rows, sol.moving_energy())
     return found
@@ -546,9 +546,10 @@ def _trajectory(data: "xarray.Dataset", system: System | None) -> Trajectory:
         method=method,
         save_every=int(told["save_every"]),
         stored=stored,
-        told={
-            str(name).removeprefix("told_"): x.values
+        step_data={
+            str(name).removeprefix(prefix): x.values
+            for prefix in ("step_data_", "told_")  # the second one before version 0.10
             for name, x in data.data_vars.items()
-            if str(name).startswith("told_")
+            if str(name).startswith(prefix)
         },
     )

@@ -19,7 +19,7 @@ from dalembert.model import (
     moving_energy,
     total_energy,
 )
-from dalembert.numerics import compiled, current, fingerprint, is_traced
+from dalembert.numerics import Renamed, compiled, current, fingerprint, is_traced
 
 if TYPE_CHECKING:
     import xarray
@@ -91,8 +91,10 @@ class Trajectory(eqx.Module):
     turns has lost digits. None where there are no angles."""
     fingerprint: int | None = eqx.field(static=True, default=None)
     """Of what the system's functions read when the run was made; they must still read the same to be measured by."""
-    told: dict[str, Any] = eqx.field(default_factory=dict)
+    step_data: dict[str, Any] = eqx.field(default_factory=dict)
     """(K,) numbers the method says of the step that ends at a row, by name; those of EDLA are in its docstring."""
+
+    told = Renamed("step_data")
 
     @property
     def traits(self) -> frozenset[Trait]:
@@ -120,7 +122,7 @@ class Trajectory(eqx.Module):
         shift = self.method.multiplier_shift
         if self.lam is None or not shift:
             return self.t
-        h = self.told["h"] if self.method.variable_step else jnp.asarray(self.h)[..., None]
+        h = self.step_data["h"] if self.method.variable_step else jnp.asarray(self.h)[..., None]
         after = np.arange(np.shape(self.t)[-1]) > 0
         return self._plain(self.t - shift * h * after)
 
@@ -169,8 +171,8 @@ class Trajectory(eqx.Module):
 
     def energy(self, full: bool = False) -> Any:
         """(K,) total energy of v, or with `full=True` of the method's own velocity; of EDLA E^+ of the steps."""
-        if full and "E_plus" in self.told:
-            return self.told["E_plus"]
+        if full and "E_plus" in self.step_data:
+            return self.step_data["E_plus"]
         name, v = ("energy_full", self.v_full) if full else ("energy", self.v)
         return self._measured(name, total_energy, v, self.near)
 
@@ -213,7 +215,7 @@ class Trajectory(eqx.Module):
         h = self.h[i] if np.ndim(self.h) else self.h
         lam = None if self.lam is None else self.lam[i]
         t = self.t[i] if np.ndim(self.t) == 2 else self.t
-        parts["told"] = {name: x[i] for name, x in self.told.items()}
+        parts["step_data"] = {name: x[i] for name, x in self.step_data.items()}
         parts |= {"fingerprint": self.fingerprint, "near": None if self.near is None else self.near[i]}
         return Trajectory(t, lam=lam, **parts, system=own[0], method=own[1], h=h, save_every=self.save_every)
 

@@ -103,7 +103,7 @@ def spread(energy: np.ndarray) -> float:
 
 def ratio(run: Trajectory) -> tuple[np.ndarray, np.ndarray]:
     """h(t)/h0 at the middle of each step, which is where a symmetric method means it."""
-    t, h = np.asarray(run.t), np.asarray(run.told["h"])[1:]
+    t, h = np.asarray(run.t), np.asarray(run.step_data["h"])[1:]
     return 0.5 * (t[1:] + t[:-1]), h / h[0]
 
 
@@ -219,13 +219,13 @@ def _going(lab: Lab, problem: Problem) -> Going:
     run = run_of(problem, EDLA(), STEP, STEPS[lab.quick])
     # On these sets the mean of h is at least h0/2, which bounds how many steps cover SHOWN.
     finer = [run_of(problem, EDLA(), h, round(2 * SHOWN / h)) for h in (STEP / 2, STEP / 4)]
-    h, plus, g = (np.asarray(run.told[name])[1:] for name in ("h", "E_plus", "G"))
+    h, plus, g = (np.asarray(run.step_data[name])[1:] for name in ("h", "E_plus", "G"))
     return Going(problem, run.status, h, plus, g, tuple(ratio(x) for x in (run, *finer)))
 
 
 def _tried(run: Trajectory) -> Tried:
-    kept = spread(np.asarray(run.told["E_plus"])[1:])
-    return Tried(float(run.h), float(run.t[-1]), float(run.told["h"][-1]), run.status, kept)
+    kept = spread(np.asarray(run.step_data["E_plus"])[1:])
+    return Tried(float(run.h), float(run.t[-1]), float(run.step_data["h"][-1]), run.status, kept)
 
 
 def _ending(lab: Lab, problem: Problem) -> Ending:
@@ -240,9 +240,9 @@ def _ending(lab: Lab, problem: Problem) -> Ending:
     run = trial(SMALL)
     scan = tuple(_tried(trial(STEP * 2 ** (-k / 8))) for k in range(SCAN[lab.quick]))
     on = run_of(problem, EDLA(continuation=True), STEP, CONTINUED)
-    plus, count = (np.asarray(on.told[name])[1:] for name in ("E_plus", "continued"))
+    plus, count = (np.asarray(on.step_data[name])[1:] for name in ("E_plus", "continued"))
     jump = float(np.abs(plus[np.argmax(count > 0)] - plus[0]) / np.max(np.abs(plus)))
-    continued = Continued(float(on.t[-1]), float(np.min(on.told["h"])), jump, on.status)
+    continued = Continued(float(on.t[-1]), float(np.min(on.step_data["h"])), jump, on.status)
     return Ending(problem, zero, _tried(run), ratio(run), scan, continued)
 
 
@@ -251,8 +251,8 @@ def rival(problem: Problem, run: Trajectory, rows: int | None = None) -> Rival:
     t, q, v = (np.asarray(x)[:rows] for x in (run.t, run.q, run.v))
     energy, system = over_rows(total_energy), lower(as_arrays(problem.system))
     ends = energy(system, q, v)
-    if "E_plus" in run.told:  # the same without the digits that differences lose
-        middle = np.asarray(run.told["E_plus"])[1:rows]
+    if "E_plus" in run.step_data:  # the same without the digits that differences lose
+        middle = np.asarray(run.step_data["E_plus"])[1:rows]
     else:
         middle = energy(system, 0.5 * (q[1:] + q[:-1]), np.diff(q, axis=0) / np.diff(t)[:, None])
     # Twenty times are enough for its own step control to begin well.
@@ -288,18 +288,18 @@ def _laws() -> Laws:
     # Rounding of h grows as 1/(h^2 G), here as 1 + y^2; 100 steps leave ten digits.
     run = simulate(particle, EDLA(), *particle.start(), h=STEP, steps=100)
     rolling = simulate(disk, EDLA(), *disk.start(), h=STEP, steps=1000)
-    q, h = np.asarray(run.q), np.asarray(run.told["h"])[1:]
+    q, h = np.asarray(run.q), np.asarray(run.step_data["h"])[1:]
     y = 0.5 * (q[1:, 1] + q[:-1, 1])
     law = np.sqrt(1 + y**2)
     kappa = float(h[0] / law[0])
-    other = np.asarray(rolling.told["h"])[1:]
+    other = np.asarray(rolling.step_data["h"])[1:]
     free, disk = (float(np.max(np.abs(x - 1))) for x in (h / (kappa * law), other / STEP))
     return Laws(y, h, kappa, free, disk, (_rounding(run), _rounding(rolling)))
 
 
 def _rounding(run: Trajectory) -> float:
     """How far rounding may carry h: each step is determined to eps E/(2 h^2 G), and their errors add up by chance."""
-    h, plus, g = (np.asarray(run.told[name])[1:] for name in ("h", "E_plus", "G"))
+    h, plus, g = (np.asarray(run.step_data[name])[1:] for name in ("h", "E_plus", "G"))
     return float(np.sqrt(len(h)) * np.max(np.finfo(float).eps * np.abs(plus / (2 * h**2 * g))))
 
 

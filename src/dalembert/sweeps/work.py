@@ -57,7 +57,7 @@ def _preview(spec: Spec) -> Preview:
         sol = _run(spec, columns, None if first else 1)
         if first:
             kept = reduced(sol, spec)
-            row_bytes = 8 * (3 * sol.q.shape[-1] + sum(np.size(x[0, 0]) for x in sol.told.values()) + 8)
+            row_bytes = 8 * (3 * sol.q.shape[-1] + sum(np.size(x[0, 0]) for x in sol.step_data.values()) + 8)
     variables = {
         name: {"dtype": each.values.dtype.str, "dims": list(each.dims), "sizes": list(each.values.shape[1:]),
                "attrs": each.attrs}

@@ -48,7 +48,7 @@ def system_name(sol: Trajectory) -> str:
 
 def step_words(sol: Trajectory) -> str:
     """The step size; of steps that differ the first."""
-    return f"{'first ' * ('h' in sol.told)}h = {float(sol.h):.4g}"
+    return f"{'first ' * ('h' in sol.step_data)}h = {float(sol.h):.4g}"
 
 
 def span_words(sol: Trajectory) -> str:

@@ -74,13 +74,13 @@ class Plots:
     def steps(self, ax: Axes | None = None, **style: Any) -> Axes:
         """The size of each step against the time at which it ends, for methods whose steps differ."""
         sol = self.trajectory
-        if "h" not in sol.told:
+        if "h" not in sol.step_data:
             raise ValueError(
                 f"the steps of {named.method_name(sol)} are equal, h = {float(sol.h):g}; those of EDLA() differ"
             )
         ax = axes(ax)
         style = {"lw": 1.3, **method_style(named.method_name(sol)), **style}
-        h, t = np.asarray(sol.told["h"])[1:], np.asarray(sol.t)[1:]
+        h, t = np.asarray(sol.step_data["h"])[1:], np.asarray(sol.t)[1:]
         ax.plot(t, h, **style)
         if len(h) and np.max(h) > 20 * np.min(h):
             ax.set_yscale("log")
