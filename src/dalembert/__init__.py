@@ -29,7 +29,7 @@ from dalembert.methods import (
     Reference,
     VariationalDLA,
 )
-from dalembert.model import Chart, GroupSystem, RheonomicSystem, Symmetry, System, scene, system
+from dalembert.model import Chart, GroupSystem, RheonomicSystem, Symmetry, System, Trait, scene, system
 from dalembert.reduction import classify, reduce
 from dalembert.results import explore, load, open_sweep, sweep
 from dalembert.simulation import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
@@ -85,6 +85,7 @@ __all__ = [
     "SweepError",
     "Symmetry",
     "System",
+    "Trait",
     "Trajectory",
     "VariationalDLA",
     "animate",

@@ -21,7 +21,7 @@ class Renamed:
         self.old = name
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        _say(f"{owner.__name__}.{self.old}", self.new)
+        _say(f"{owner.__name__}.{self.old}", self.new, 3 if instance is None else 4)  # equinox stands between
         return getattr(owner if instance is None else instance, self.new)
 
 
