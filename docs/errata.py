@@ -24,7 +24,7 @@ from dalembert.diagnostics import (
     structure,
 )
 from dalembert.methods.leapfrog import LeapFrogMemory
-from dalembert.model import potential_gradient
+from dalembert.model import lower
 from dalembert.numerics import over_rows, solve_spd
 
 ZOO = da.zoo
@@ -168,7 +168,7 @@ class Midpoint(da.DiscreteGradient):
     """The discrete-derivative method with the ordinary gradient at the midpoint."""
 
     def _pull(self, system, q0, q1):
-        return solve_spd(system.metric(q0), potential_gradient(system, 0.5 * (q0 + q1)))
+        return solve_spd(system.metric(q0), lower(system).potential_gradient(0.5 * (q0 + q1)))
 
 
 def discrete_gradient_bar():

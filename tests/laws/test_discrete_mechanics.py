@@ -38,6 +38,7 @@ from dalembert.discrete import (
     symplectic_form,
 )
 from dalembert.methods import parasitic_amplitude
+from dalembert.model import lower
 
 Z = da.zoo
 H = 0.1
@@ -333,10 +334,10 @@ def test_evolution_of_the_symplectic_form_on_pairs(method):
         q0, q1 = x[:3], x[3:]
         plus = jnp.linalg.solve(system.metric(q1), d2(ld, system, q0, q1, h))
         if isinstance(method, da.GNI):
-            _, own = method.reflect(system, q1, plus)
+            _, own = method.reflect(lower(system), q1, plus)
         else:
             own = da.model.project(system, q1, plus)
-        return jnp.concatenate([q1, method.free_step(system, q1, own, h)[0]])
+        return jnp.concatenate([q1, method.free_step(lower(system), q1, own, h)[0]])
 
     def parts(x):
         derivative, end = jax.jacfwd(lambda x: (following(x),) * 2, has_aux=True)(x)

@@ -11,7 +11,7 @@ import dalembert as da
 from dalembert.diagnostics import measured_order
 from dalembert.diagnostics.order import exact_ends
 from dalembert.groups import Product, Rn, Torus
-from dalembert.model import acceleration, annihilator, nearest_velocity
+from dalembert.model import acceleration, lower, nearest_velocity
 
 RNG = np.random.default_rng
 WHOLE = da.Symmetry(Product(Rn(2), Torus(1)), on=("x1", "x2", "x3"))
@@ -42,13 +42,13 @@ def test_the_discrete_connection(name):
     def missing(q0, q1):
         """Zero on D_d, or at the level."""
         ld, h = method.discrete_lagrangian, jnp.asarray(0.1)
-        u = ld.velocity(system, q0, q1, h)
+        u = ld.velocity(lower(system), q0, q1, h)
         if kind == "horizontal":
             return (
-                symmetry.generators(system, q1).T @ ld.partial_derivatives(system, q0, q1, u, h)[1]
+                symmetry.generators(system, q1).T @ ld.partial_derivatives(lower(system), q0, q1, u, h)[1]
                 - red.case.level
             )
-        return method.discrete_constraint.over_step(system, q0, q1, u, h)
+        return method.discrete_constraint.over_step(lower(system), q0, q1, u, h)
 
     def laws(q0, q1):
         alpha = red.alpha(q0, q1, 0.1)
@@ -89,7 +89,7 @@ def test_spaces(name):
     found = da.reduction.spaces(system, symmetry, q)
     assert (found.S.shape[1], found.U.shape[1], found.H.shape[1]) == sizes
     assert found.g_q.shape == (symmetry.group.dimension, sizes[0])
-    parts = lambda q: (system.metric(q), annihilator(system, q), symmetry.generators(system, q))
+    parts = lambda q: (system.metric(q), lower(system).rows(q), symmetry.generators(system, q))
     mass, forms, generators = (x[0] for x in along(parts, q[None]))
     np.testing.assert_allclose(found.H.T @ mass @ found.S, 0, atol=1e-13)  # rounding of entries of size one
     np.testing.assert_allclose(found.S.T @ mass @ found.U, 0, atol=1e-13)

@@ -9,6 +9,7 @@ from systems import make
 
 import dalembert as da
 from dalembert.methods import State
+from dalembert.model import lower
 
 NAMES = ["cvt-rot-0.5", "knife-0.1", "robot", "massive", "snakeboard-relative"]
 ON_D = [
@@ -25,7 +26,7 @@ def defect(system, method, q0, v0, h):
     """The distance from the start after a step there and back, from a state on D."""
 
     def one(state):
-        return method.step(system, state, method.init(system, state, h), h)[0]
+        return method.step(lower(system), state, method.init(lower(system), state, h), h)[0]
 
     state = State(jnp.asarray(q0), jnp.asarray(v0))
     step = compiled(one, state)
@@ -56,8 +57,8 @@ def test_discrete_gradient_on_tq(gradient, name):
     system, q0, v0, _ = make(name)
     method = da.DiscreteGradient(gradient)
     state = State(jnp.asarray(q0), jnp.asarray(v0))
-    memory = compiled(lambda state: method.init(system, state, 0.1), state)(state)
-    step = compiled(lambda state, memory: method.step(system, state, memory, 0.1)[:2], state, memory)
+    memory = compiled(lambda state: method.init(lower(system), state, 0.1), state)(state)
+    step = compiled(lambda state, memory: method.step(lower(system), state, memory, 0.1)[:2], state, memory)
     for _ in range(5):  # leave D first
         state, memory = step(state, memory)
     there, own = step(state, memory)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.model import displaced, drift_at, frame_at, rate, scene
+from dalembert.model import lower, scene
 
 zoo = da.zoo
 SYSTEMS = {name: getattr(zoo, name)() for name in zoo.__all__} | {
@@ -61,12 +61,13 @@ def states(system, seed=3):
     @jax.jit
     @jax.vmap
     def allowed(t, x, u):
-        q, now = displaced(system, q0, x), system.at(t)
-        basis = frame_at(now, q)
-        return q, rate(now, q, drift_at(now, q) + basis @ u[: basis.shape[1]])
+        now = lower(system).at(t)
+        q = now.space.displaced(q0, x)
+        basis = now.frame(q)
+        return q, now.space.velocity(q, now.drift(q) + basis @ u[: basis.shape[1]])
 
     q, rates = allowed(t, x, u)
-    start = rate(system.at(0.0), q0, v0)
+    start = lower(system).space.velocity(q0, v0)
     return (
         jnp.concatenate([jnp.zeros(1), t]),
         jnp.concatenate([q0[None], q]),

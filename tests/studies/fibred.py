@@ -8,7 +8,6 @@ from jax import Array, lax
 
 import dalembert as da
 from dalembert.methods import Claims, Report, State
-from dalembert.model import potential_gradient
 
 _YOSHIDA = 1 / (2 - 2 ** (1 / 3))
 
@@ -42,7 +41,7 @@ class FibredVerlet(da.Method):
         middle = jnp.append(x, xi + 0.5 * h * eta)
         k = direction(system, middle)
         # grad V at (x0, xi_m), and its change along k, which is K k.
-        pull, stiff = jax.jvp(lambda q: potential_gradient(system, q), (middle,), (jnp.append(k, 0.0),))
+        pull, stiff = jax.jvp(system.potential_gradient, (middle,), (jnp.append(k, 0.0),))
         s = (2 * v0 - h * jnp.sum(k * pull[:-1])) / (2 + 0.5 * h**2 * jnp.sum(k * stiff[:-1]))
         v1, eta1 = 2 * s - v0, eta - h * pull[-1]
         q1 = jnp.append(x + h * s * k, middle[-1] + 0.5 * h * eta1)

@@ -6,7 +6,7 @@ import pytest
 import dalembert as da
 from dalembert.diagnostics import Verdict
 from dalembert.methods import Claims, Report, State
-from dalembert.model import acceleration, potential_gradient, project
+from dalembert.model import acceleration, project
 from dalembert.numerics import solve_spd
 
 SYSTEM = da.zoo.PendulumCVT(eps=0.5)
@@ -34,7 +34,7 @@ class Projected(da.Method):
     turn: float = 1.0
 
     def step(self, system, state, memory, h):
-        kick = h * solve_spd(system.metric(state.q), potential_gradient(system, state.q))
+        kick = h * solve_spd(system.metric(state.q), system.potential_gradient(state.q))
         v = project(system, state.q, state.v - self.sign * kick)
         q = state.q + self.turn * h * v
         return State(q, project(system, q, v)), memory, Report.explicit()
@@ -48,7 +48,7 @@ class Unturned(da.Method):
 
     def step(self, system, state, memory, h):
         def pull(q):
-            return project(system, q, -solve_spd(system.metric(q), potential_gradient(system, q)))
+            return project(system, q, -solve_spd(system.metric(q), system.potential_gradient(q)))
 
         half = state.v + 0.5 * h * pull(state.q)
         q = state.q + h * half

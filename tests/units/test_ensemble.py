@@ -15,7 +15,7 @@ from interrupting import interrupted
 
 import dalembert as da
 from dalembert.methods import method_from_text
-from dalembert.simulation import engine
+from dalembert.simulation import engines
 
 ensemble = functools.partial(da.ensemble, devices="cpu")
 many = sys.modules["dalembert.simulation.ensembles"]  # the function hides its module
@@ -331,7 +331,7 @@ def test_reference_goes_through_xla_without_a_warning():
 
 def test_unknown_primitive_warns_once(monkeypatch):
     """V is the larger eigenvalue of diag(y, -5), which is y: a fall with acceleration one."""
-    monkeypatch.setattr(engine, "_warned", engine.Recent(16))
+    monkeypatch.setattr(engines, "_warned", engines.Recent(16))
     system = da.system(
         coordinates=("x", "y"),
         metric=lambda q: jnp.eye(2),

@@ -10,7 +10,7 @@ import pytest
 
 import dalembert as da
 from dalembert.model import as_arrays
-from dalembert.simulation import engine
+from dalembert.simulation import engines
 
 Z = da.zoo
 pytestmark = pytest.mark.filterwarnings("ignore::dalembert.MotionWarning")
@@ -99,7 +99,7 @@ def test_ensembles_are_their_members(system, method):
     speeds = np.linspace(0.7, 1.3, 9)
     many = da.ensemble(system, method, q0, speeds[:, None] * v0, h=0.1, steps=60, save_every=20)
     made = (as_arrays(system), as_arrays(method), np.asarray(0.1))
-    assert isinstance(engine.engine(*made), engine.Native)  # no fallback
+    assert isinstance(engines.engine(*made), engines.Native)  # no fallback
     assert many.q.shape == (9, 4, len(q0))
     assert many.v.shape == (9, 4, len(v0))
     for i in (0, 4, 8):

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.kernels import Unsupported, flow, native
+from dalembert.kernels import Unsupported, native
 from dalembert.methods import State, method_from_text
 from dalembert.model import as_arrays
-from dalembert.simulation import engine, run
+from dalembert.simulation import engines, run
 
 CVT = da.zoo.PendulumCVT(eps=0.5)
 START = tuple(map(np.asarray, CVT.start("rotating")))
@@ -55,9 +55,9 @@ def both(system, method, q0, v0, h, steps, save_every=1):
     """The run by machine code and by XLA: for each the first row and the rest."""
     system, method = as_arrays(system), as_arrays(method)
     runs = []
-    for kind in (engine.Native, engine.Xla):
+    for kind in (engines.Native, engines.Xla):
         loop = kind(system, method, jnp.asarray(h))
-        first = loop.begin(State(np.asarray(q0, float), np.asarray(v0, float)))
+        first = loop.begin(State(np.asarray(q0, float), np.asarray(v0, float), np.zeros(())))
         runs.append((first, loop.run(save_every, steps)))
     return runs
 
@@ -72,8 +72,8 @@ def test_as_many_sines_at_once_as_a_machine_likes(monkeypatch, system, spelling,
     q0, v0 = map(np.asarray, system.start())
     rows = []
     for k in (2, width):
-        monkeypatch.setattr(flow, "vector_width", lambda k=k: k)
-        loop = engine._make(system, method)
+        monkeypatch.setattr(native, "vector_width", lambda k=k: k)
+        loop = engines._make(system, method)
         start, advance = loop.single()
         parameters, first = native.pack((system, method, np.float64(0.1))), native.pack((q0, v0))
         carry, out = np.zeros(len(loop.carry)), np.zeros((4, len(loop.row)))
@@ -174,7 +174,7 @@ def test_no_constraints_at_all(spelling):
     sol = da.simulate(spring, method, [1.0], [0.0], h=0.01, steps=100)
     assert sol.multipliers.shape == (101, 0)
     assert sol.q[-1, 0] == pytest.approx(np.cos(1.0), abs=1e-4)  # order two: h^2/24 t of phase, 4e-6
-    assert isinstance(engine.engine(*map(as_arrays, (spring, method)), 0.01), engine.Native)
+    assert isinstance(engines.engine(*map(as_arrays, (spring, method)), 0.01), engines.Native)
 
 
 def sorting():
@@ -188,7 +188,7 @@ def sorting():
 
 
 def test_unknown_primitive_runs_through_xla_with_one_warning(monkeypatch):
-    monkeypatch.setattr(engine, "_warned", engine.Recent(16))
+    monkeypatch.setattr(engines, "_warned", engines.Recent(16))
     system = sorting()
 
     def simulate(**change):
@@ -227,7 +227,7 @@ def test_remembering_a_failure_does_not_remember_its_runs():
     depths = []
     for _ in range(4):
         with pytest.raises(Unsupported, match="sort") as caught:
-            engine.loop_of(system, method)
+            engines.loop_of(system, method)
         depths.append(depth(caught.value))
     assert depths[3] == depths[1]
 
@@ -260,7 +260,7 @@ def test_new_numbers_make_no_new_code(monkeypatch):
         return call
 
     monkeypatch.setattr(native, "Machine", counted("machine", native.Machine))
-    monkeypatch.setattr(engine, "_make", counted("loop", engine._make))
+    monkeypatch.setattr(engines, "_make", counted("loop", engines._make))
 
     class Own(Weighted):  # a class that no other test has compiled
         pass
@@ -299,7 +299,7 @@ def test_new_numbers_make_no_new_code(monkeypatch):
 def test_rows_are_those_of_every_step(steps, save_every, capacity, monkeypatch):
     every = da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=steps)
     if capacity:
-        monkeypatch.setattr(engine, "CAPACITY", capacity)
+        monkeypatch.setattr(engines, "CAPACITY", capacity)
         monkeypatch.setattr(run, "CAPACITY", capacity)
     sol = da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=steps, save_every=save_every)
     kept = run.saved_steps(steps, save_every)
@@ -310,7 +310,7 @@ def test_rows_are_those_of_every_step(steps, save_every, capacity, monkeypatch):
 def test_kernel_that_runs_out_of_room_goes_on(monkeypatch):
     """A call may return before its count is done; the next goes on from there."""
     every = da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=64)
-    monkeypatch.setattr(engine, "CAPACITY", 3)  # but `run` asks for 64 steps at once
+    monkeypatch.setattr(engines, "CAPACITY", 3)  # but `run` asks for 64 steps at once
     sol = da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=64, save_every=2)
     np.testing.assert_array_equal(sol.q, every.q[::2])
 

@@ -446,7 +446,7 @@ def test_no_room_is_told_before_anything_is_written(tmp_path):
     free = shutil.disk_usage(tmp_path)._replace(free=200)  # and what is known after the first trajectories
     with (
         without_workers(),
-        mock.patch("dalembert.sweeps.room.shutil.disk_usage", return_value=free),
+        mock.patch("dalembert.sweeps.layout.shutil.disk_usage", return_value=free),
         pytest.raises(ValueError, match=r"8 trajectories of \d+ bytes each would take .*room for 200 bytes"),
     ):
         da.sweep(SPEC, tmp_path / "sweep.zarr")

@@ -16,7 +16,7 @@ from interrupting import interrupted
 import dalembert as da
 from dalembert.methods import State
 from dalembert.model import survey
-from dalembert.simulation import engine, loop, run
+from dalembert.simulation import engines, loop, run
 
 CVT = da.zoo.PendulumCVT(eps=0.5)
 START = CVT.start("rotating")
@@ -51,8 +51,8 @@ def test_chunks_are_bit_identical_to_one_loop(method, save_every, monkeypatch):
     pieces = da.simulate(CVT, method, *START, h=0.1, steps=steps, save_every=save_every)
     # One call of the kernel for everything.
     system, method = (run.as_arrays(x) for x in (CVT, method))
-    native = engine.Native(system, method, 0.1)
-    native.begin(State(*map(np.asarray, START)))
+    native = engines.Native(system, method, 0.1)
+    native.begin(State(*map(np.asarray, START), np.zeros(())))
     once = native.run(save_every, steps)
     assert (once.done, once.code) == (steps, da.Status.OK.code)
     kept = len(once.rows.q)

@@ -9,7 +9,7 @@ import xarray
 
 import dalembert as da
 from dalembert.methods import Report
-from dalembert.model import potential_gradient, project
+from dalembert.model import project
 
 SAME = ("t", "q", "v", "v_full", "multipliers", "residual", "steps", "h")
 
@@ -106,7 +106,7 @@ class Alternating(da.Method):
 
     def step(self, system, state, memory, h):
         size = jnp.where(memory % 2 == 0, h, h / 2)
-        v = project(system, state.q, state.v - size * potential_gradient(system, state.q))
+        v = project(system, state.q, state.v - size * system.potential_gradient(state.q))
         q = state.q + size * v
         return state.moved(q, project(system, q, v), size), memory + 1, Report.explicit()
 

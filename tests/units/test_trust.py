@@ -13,9 +13,9 @@ import pytest
 
 import dalembert as da
 from dalembert.discrete.gradients import GRADIENTS
-from dalembert.model import as_arrays
+from dalembert.model import as_arrays, lower
 from dalembert.numerics import newton
-from dalembert.simulation import engine
+from dalembert.simulation import engines
 
 
 class Plane(da.System):
@@ -332,7 +332,7 @@ def test_a_cell_that_is_run_again_makes_no_new_class():
 
 
 def test_machine_code_is_forgotten():
-    recent = engine.Recent(2)
+    recent = engines.Recent(2)
 
     class Code:
         pass
@@ -345,7 +345,7 @@ def test_machine_code_is_forgotten():
     del code
     gc.collect()
     assert [ref() is None for ref in gone] == [True, True, True, False, False]
-    assert engine._known.most == engine.compiled_single.cache_info().maxsize == engine.LOOPS
+    assert engines._known.most == engines.compiled_single.cache_info().maxsize == engines.LOOPS
 
 
 # Names and arguments
@@ -447,10 +447,10 @@ def test_steps_far_off_the_constraint_are_solved_to_rounding(gradient):
 
     @jax.jit
     def defect(q, u):
-        state, memory = method.resume(system, q, u, h)
-        state, memory, _ = method.step(system, state, memory, h)
-        back = method.resume(system, state.q, -memory.u, h)
-        state, memory, _ = method.step(system, *back, h)
+        state, memory = method.resume(lower(system), q, u, h)
+        state, memory, _ = method.step(lower(system), state, memory, h)
+        back = method.resume(lower(system), state.q, -memory.u, h)
+        state, memory, _ = method.step(lower(system), *back, h)
         return jnp.max(jnp.abs(state.q - q)), jnp.max(jnp.abs(memory.u + u))
 
     for _ in range(40):

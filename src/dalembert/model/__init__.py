@@ -1,5 +1,8 @@
 """What a mechanical system is: coordinates, a Lagrangian, constraints; and the geometry these define."""
 
+import warnings
+from typing import Any
+
 from dalembert.groups import Group
 from dalembert.model import scene
 from dalembert.model.build import system
@@ -67,3 +70,29 @@ __all__ = [
     "violates",
     "wrong",
 ]
+
+# Old names, for one more version: the function, and what to write instead.
+_OLD: dict[str, tuple[Any, str]] = {
+    "annihilator": (lambda system, q: lower(system).rows(q), "lower(system).rows(q)"),
+    "difference": (
+        lambda system, q0, q1: lower(system).space.difference(q0, q1),
+        "lower(system).space.difference",
+    ),
+    "displaced": (lambda system, q, x: lower(system).space.displaced(q, x), "lower(system).space.displaced"),
+    "drift_at": (lambda system, q: lower(system).drift(q), "lower(system).drift(q)"),
+    "frame_at": (lambda system, q: lower(system).frame(q), "lower(system).frame(q)"),
+    "offsets_at": (lambda system, q: lower(system).offsets(q), "lower(system).offsets(q)"),
+    "potential_gradient": (
+        lambda system, q: lower(system).potential_gradient(q),
+        "lower(system).potential_gradient(q)",
+    ),
+    "rate": (lambda system, q, v: lower(system).space.velocity(q, v), "lower(system).space.velocity"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _OLD:
+        raise AttributeError(f"module 'dalembert.model' has no attribute {name!r}")
+    function, new = _OLD[name]
+    warnings.warn(f"{name} will go with the next version; write {new}", DeprecationWarning, 2)
+    return function

@@ -9,43 +9,47 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.model.systems import Mechanics
+from dalembert.model.systems import Mechanics, System, lower
 from dalembert.model.traits import Trait
 from dalembert.numerics import inverse_square_root, matmul, matvec, solve, solve_spd
 
 
-def nearest_velocity(m: Mechanics, q: Array, x: Array) -> Array:
+def nearest_velocity(system: System | Mechanics, q: Array, x: Array) -> Array:
     """The velocity nearest to x, in the kinetic metric, that satisfies the constraint: P x, or Z + P (x - Z)."""
+    m = lower(system)
     if Trait.AFFINE not in m.traits:
         return project(m, q, x)
     drift = m.drift(q)
     return drift + project(m, q, x - drift)
 
 
-def moving_energy(m: Mechanics, q: Array, v: Array) -> Array:
+def moving_energy(system: System | Mechanics, q: Array, v: Array) -> Array:
     """v . dL/dv - L less dL/dv . Z for the drift Z of affine constraints: kept where Z moves along a symmetry.
 
     Equations: [fasso2016]. For linear constraints the energy.
     """
+    m = lower(system)
     if Trait.AFFINE not in m.traits:
         return total_energy(m, q, v)
     return total_energy(m, q, v) - jnp.sum(m.momentum(q, v) * m.drift(q))
 
 
-def total_energy(m: Mechanics, q: Array, v: Array) -> Array:
+def total_energy(system: System | Mechanics, q: Array, v: Array) -> Array:
     """v . dL/dv - L; for kinetic minus potential energy, their sum."""
+    m = lower(system)
     if "lagrangian" in m.given:
         value, derivative = jax.value_and_grad(m.lagrangian, argnums=1)(q, v)
         return jnp.sum(v * derivative) - value
     return 0.5 * jnp.sum(v * matvec(m.metric(q), v)) + m.potential(q)
 
 
-def oblique_projection(m: Mechanics, onto: Array, along: Array, x: Array) -> Array:
+def oblique_projection(system: System | Mechanics, onto: Array, along: Array, x: Array) -> Array:
     """The projection of x onto D at `onto`, along the metric complement of D at `along`.
 
     One-forms: x - Z (A1 Z)^-1 A1 x with Z = M^-1 A^T at `along`, A1 at `onto`; frames:
     B1 (B^T M B1)^-1 B^T M x. x is a vector or a matrix of columns.
     """
+    m = lower(system)
     if m.framed:
         b1 = m.frame(onto)
         weights = matmul(m.frame(along).T, m.metric(along))
@@ -58,8 +62,9 @@ def oblique_projection(m: Mechanics, onto: Array, along: Array, x: Array) -> Arr
     return x - _apply(z, solve(matmul(a1, z), _apply(a1, x)))
 
 
-def project(m: Mechanics, q: Array, x: Array) -> Array:
+def project(system: System | Mechanics, q: Array, x: Array) -> Array:
     """P(q) x, the projection onto D at q that is orthogonal for the kinetic metric."""
+    m = lower(system)
     if m.framed:
         b = m.frame(q)
         weights = matmul(b.T, m.metric(q))
@@ -71,8 +76,9 @@ def project(m: Mechanics, q: Array, x: Array) -> Array:
     return x - _apply(z, solve_spd(matmul(a, z), _apply(a, x)))
 
 
-def orthonormal_frame(m: Mechanics, q: Array) -> Array:
+def orthonormal_frame(system: System | Mechanics, q: Array) -> Array:
     """A basis of D at q, orthonormal for the kinetic metric; which one may jump with q."""
+    m = lower(system)
     mass = m.metric(q)
     columns: list[Array] = []
     for x in m.frame(q).T:
@@ -82,28 +88,32 @@ def orthonormal_frame(m: Mechanics, q: Array) -> Array:
     return jnp.stack(columns, axis=1)
 
 
-def nearest_frame(m: Mechanics, q: Array, b: Array) -> Array:
+def nearest_frame(system: System | Mechanics, q: Array, b: Array) -> Array:
     """P(q) b N^(-1/2), N the Gram matrix of P(q) b: the orthonormal frame of D at q nearest to b; smooth in q."""
+    m = lower(system)
     x = project(m, q, b)
     return matmul(x, inverse_square_root(matmul(x.T, matmul(m.metric(q), x))))
 
 
-def multipliers(m: Mechanics, q: Array, reaction: Array) -> Array:
+def multipliers(system: System | Mechanics, q: Array, reaction: Array) -> Array:
     """lam with M(q) reaction = A(q)^T lam, for an acceleration that the constraint causes."""
+    m = lower(system)
     a = m.rows(q)
     return solve_spd(matmul(a, solve_spd(m.metric(q), a.T)), matvec(a, reaction))
 
 
-def reaction(m: Mechanics, q: Array, lam: Array) -> Array:
+def reaction(system: System | Mechanics, q: Array, lam: Array) -> Array:
     """M(q)^-1 A(q)^T lam, the acceleration that multipliers cause."""
+    m = lower(system)
     return solve_spd(m.metric(q), matvec(m.rows(q).T, lam))
 
 
-def free_acceleration(m: Mechanics, q: Array, v: Array) -> Array:
+def free_acceleration(system: System | Mechanics, q: Array, v: Array) -> Array:
     """The acceleration without constraints: M^-1 (dL/dq - (d/dt dL/dv at constant v) + ad_v^T dL/dv + forces).
 
     In coordinates ad_v is zero; on a group v is the velocity of the body, and dL/dq a covector for such.
     """
+    m = lower(system)
     transport = m.time_derivative(lambda s, x: s.momentum(x, v), q, v)
     force = m.space.gradient(lambda x: m.lagrangian(x, v), q) - transport + m.forces(q, v)
     if Trait.GROUP in m.traits:
@@ -111,11 +121,12 @@ def free_acceleration(m: Mechanics, q: Array, v: Array) -> Array:
     return solve_spd(m.hessian(q, v), force)
 
 
-def acceleration(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
+def acceleration(system: System | Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
     """The acceleration of the constrained motion and its multipliers.
 
     From d/dt dL/dv - dL/dq = A^T lam + forces with d/dt (A v - b) = 0, or the same in a frame.
     """
+    m = lower(system)
     free = free_acceleration(m, q, v)
     mass = m.hessian(q, v)
     if m.framed:
