@@ -40,7 +40,7 @@ SPELLINGS = (
 )
 
 
-@pytest.mark.parametrize("cli_name", SPELLINGS)
+@pytest.mark.parametrize("spelling", SPELLINGS)
 def test_claims_are_what_is_measured(spelling):
     """On the rotating CVT with eps = 0.5, which forgives nothing: what is kept is what is claimed, no more, no less.
 

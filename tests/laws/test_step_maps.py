@@ -28,7 +28,7 @@ def states(name, on_constraint, count=60, normal=1.0):
     return system, q, allowed if on_constraint else allowed + normal * (u - allowed)
 
 
-@pytest.mark.parametrize("cli_name", [*ON_D, *ON_TQ])
+@pytest.mark.parametrize("spelling", [*ON_D, *ON_TQ])
 def test_reversible_by_its_own_involution(spelling):
     # Gonzalez' equations are solved to 1e-12 only far from D, where no run goes: normal parts are of size h.
     system, q, u = states("cvt-rot-0.5", spelling in ON_D, normal=H if spelling == "dd" else 1.0)
@@ -40,7 +40,7 @@ def test_reversible_by_its_own_involution(spelling):
     assert plain > 0.1 if spelling == "leapfrog" else plain < 1e-13
 
 
-@pytest.mark.parametrize("cli_name", NOT)
+@pytest.mark.parametrize("spelling", NOT)
 def test_not_reversible(spelling):
     """DLA^a with another a than a half: 6e-3 to 2e-2 for 0.4, 3e-2 to 1e-1 for 0 and 1, to half a decade."""
     system, q, u = states("cvt-rot-0.5", True)
@@ -54,7 +54,7 @@ def fibration(name, method, on_constraint):
     return fibration_defects(CoupledSystem.of(system, q[0]), method, H, q, u, on_constraint)
 
 
-@pytest.mark.parametrize("cli_name", [*ON_D, *ON_TQ])
+@pytest.mark.parametrize("spelling", [*ON_D, *ON_TQ])
 def test_the_driver_moves_by_itself(spelling):
     """For every method but Gonzalez' where V is not quadratic: some 1e-4 of the driver's speed."""
     method = (ON_D | ON_TQ)[spelling]

@@ -51,7 +51,7 @@ def same(member, single):
 
 
 @pytest.mark.parametrize(
-    ("system", "cli_name"),
+    ("system", "spelling"),
     [(CVT, "leapfrog"), (CVT, "dla:0.5"), (CVT, "frame"), (CVT, "frame@4"), (da.zoo.Snakeboard(), "dla01")],
     ids=lambda x: x if isinstance(x, str) else type(x).__name__,
 )
@@ -84,7 +84,7 @@ def test_shapes():
 
 
 @pytest.mark.parametrize(
-    "cli_name", ["leapfrog", "frame"]
+    "spelling", ["leapfrog", "frame"]
 )  # multipliers kept in rows, and computed when asked
 def test_member(spelling):
     method = method_from_text(spelling)
@@ -215,7 +215,7 @@ SINKING = da.system(
 
 
 @pytest.mark.parametrize(
-    ("cli_name", "h", "status"),
+    ("spelling", "h", "status"),
     [("leapfrog", 0.05, da.Status.NOT_FINITE), ("dla:0.75", 0.1, da.Status.NOT_SOLVED)],
 )
 def test_one_member_fails(spelling, h, status):

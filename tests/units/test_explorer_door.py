@@ -314,7 +314,7 @@ def built(code):
 
 
 @pytest.mark.parametrize(
-    "cli_name",
+    "spelling",
     [
         *("gni:gauss=3", "gni:trapezoidal,momentum,restart=20", "gni:alpha=0.3,exact", "gni:midpoint"),
         *("dla-variational:exp", "dla-variational:cayley,left", "dla-variational:gauss=2,point=0.3"),

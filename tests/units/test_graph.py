@@ -141,7 +141,7 @@ class Apart(da.System):
         return jnp.array([[jnp.sin(q[2]), -jnp.cos(q[2]), 0.0]])
 
 
-@pytest.mark.parametrize("cli_name", ["dla:0.5", "dla:0.25", "dla01", "dd", "frame", "leapfrog"])
+@pytest.mark.parametrize("spelling", ["dla:0.5", "dla:0.25", "dla01", "dd", "frame", "leapfrog"])
 def test_a_potential_inside_the_lagrangian_counts(spelling):
     """Methods skip the work of a potential that is written without q, and of no other."""
     method = da.methods.method_from_text(spelling)

@@ -64,7 +64,7 @@ def both(system, method, q0, v0, h, steps, save_every=1):
 
 @pytest.mark.parametrize("width", [1, 3, 4])
 @pytest.mark.parametrize(
-    ("system", "cli_name"), [(CVT, "dd"), (da.zoo.Snakeboard(), "frame")], ids=["cvt", "board"]
+    ("system", "spelling"), [(CVT, "dd"), (da.zoo.Snakeboard(), "frame")], ids=["cvt", "board"]
 )
 def test_as_many_sines_at_once_as_a_machine_likes(monkeypatch, system, spelling, width):
     """Other machines have other vectors; only rounding may differ."""
@@ -91,7 +91,7 @@ def close(a, b, rtol):
 
 
 @pytest.mark.parametrize(
-    ("system", "cli_name"), PAIRS, ids=lambda x: x if isinstance(x, str) else type(x).__name__
+    ("system", "spelling"), PAIRS, ids=lambda x: x if isinstance(x, str) else type(x).__name__
 )
 def test_same_states_as_xla(system, spelling):
     start = system.start()
@@ -121,7 +121,7 @@ SINKING = sinking()
 
 
 @pytest.mark.parametrize(
-    ("cli_name", "h", "status"),
+    ("spelling", "h", "status"),
     [("leapfrog", 0.05, da.Status.NOT_FINITE), ("dla:0.75", 0.1, da.Status.NOT_SOLVED)],
 )
 def test_failures_are_those_of_xla(spelling, h, status):
@@ -164,7 +164,7 @@ def test_newton_that_meets_nan_ends_the_run():
     assert len(sol.t) == int(sol.steps) + 1
 
 
-@pytest.mark.parametrize("cli_name", ["leapfrog", "dla:0.5", "dla01", "dd", "frame"])
+@pytest.mark.parametrize("spelling", ["leapfrog", "dla:0.5", "dla01", "dd", "frame"])
 def test_no_constraints_at_all(spelling):
     """Arrays with no rows go through machine code too."""
     spring = da.system(
