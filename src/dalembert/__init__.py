@@ -14,7 +14,15 @@ if os.environ.get("JAX_ENABLE_X64", "1").lower() not in ("0", "false", "off", ""
     jax.config.update("jax_enable_x64", True)
 
 from dalembert import diagnostics, discrete, groups, reduction, zoo
-from dalembert.diagnostics import CoupledSystem, audit, edla_well_posedness, nonholonomy
+from dalembert.diagnostics import (
+    CoupledSystem,
+    acceleration,
+    audit,
+    edla_well_posedness,
+    linearise,
+    nonholonomy,
+    start,
+)
 from dalembert.methods import (
     DLA,
     DLA01,
@@ -88,6 +96,7 @@ __all__ = [
     "Trait",
     "Trajectory",
     "VariationalDLA",
+    "acceleration",
     "animate",
     "audit",
     "classify",
@@ -98,6 +107,7 @@ __all__ = [
     "ensemble",
     "explore",
     "groups",
+    "linearise",
     "load",
     "nonholonomy",
     "open_sweep",
@@ -105,6 +115,7 @@ __all__ = [
     "reduction",
     "scene",
     "simulate",
+    "start",
     "sweep",
     "sweep_map",
     "system",

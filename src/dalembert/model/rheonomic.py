@@ -44,11 +44,11 @@ class RheonomicSystem(System):
 
     def offsets(self, t: Array, q: Array) -> Array:
         """b(t, q) of affine constraints A v = b; zero by default."""
-        return jnp.zeros(self.constraints(t, q).shape[0], q.dtype)
+        return self.at(t).offsets(q)
 
     def drift(self, t: Array, q: Array) -> Array:
         """A velocity Z(t, q) that satisfies affine constraints."""
-        return jnp.zeros(self.velocity_dimension, q.dtype)
+        return self.at(t).drift(q)
 
     def forces(self, t: Array, q: Array, v: Array) -> Array:
         """Non-conservative forces, a covector; none by default."""

@@ -75,12 +75,15 @@ class System(eqx.Module):
         return jnp.eye(self.velocity_dimension, dtype=q.dtype)
 
     def offsets(self, q: Array) -> Array:
-        """b(q) of affine constraints A(q) v = b(q), one number per one-form; zero by default."""
-        return jnp.zeros(self.constraints(q).shape[0], q.dtype)
+        """b(q) of affine constraints A(q) v = b(q), one number per one-form: A Z of a drift, else zero."""
+        return lower(self).offsets(q)
 
     def drift(self, q: Array) -> Array:
-        """A velocity Z(q) that satisfies affine constraints: the allowed velocities are Z(q) + D."""
-        return jnp.zeros(self.velocity_dimension, q.dtype)
+        """A velocity Z(q) that satisfies affine constraints: the allowed velocities are Z(q) + D.
+
+        Of offsets alone it is the shortest in the kinetic metric; zero where the constraints are linear.
+        """
+        return lower(self).drift(q)
 
     def forces(self, q: Array, v: Array) -> Array:
         """Non-conservative forces, a covector; none by default."""

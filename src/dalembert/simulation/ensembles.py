@@ -27,7 +27,7 @@ from dalembert.numerics import compiled, current, fingerprint, is_traced
 from dalembert.simulation.engines import loop_of, quick_survey, tell, wants_kernel
 from dalembert.simulation.loop import Rows, scan, start_fault
 from dalembert.simulation.progress import progress_bar
-from dalembert.simulation.run import check_method, check_numbers, saved_steps
+from dalembert.simulation.run import check_method, check_numbers, counted_steps, saved_steps
 from dalembert.simulation.trajectory import Trajectory
 
 
@@ -167,7 +167,8 @@ def ensemble(
     v0: Any,
     *,
     h: Any,
-    steps: int,
+    steps: int | None = None,
+    t1: float | None = None,
     save_every: int = 1,
     t0: float = 0.0,
     vary: Sequence[str] | None = None,
@@ -189,6 +190,7 @@ def ensemble(
     "cpu" or "gpu" to insist.
     Members agree with single runs to rounding: over long times a chaotic motion tells the difference.
     """
+    steps = counted_steps(method, h, steps, t0, t1)
     check_numbers(1.0 if np.ndim(h) else h, steps, save_every, t0)
     check_method(method)
     if threads is not None and (not isinstance(threads, int) or threads < 1):

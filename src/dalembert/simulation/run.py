@@ -41,7 +41,8 @@ def simulate(
     v0: Any,
     *,
     h: Any,
-    steps: int,
+    steps: int | None = None,
+    t1: float | None = None,
     save_every: int = 1,
     t0: Any = 0.0,
     throw: bool = True,
@@ -51,6 +52,7 @@ def simulate(
 ) -> Trajectory:
     """Runs `method` on `system` from (q0, v0) at the time t0, for `steps` steps of size h (of EDLA: the first one).
 
+    Instead of `steps`, the time `t1` at which the run ends may be given; it must be a whole number of steps away.
     Every `save_every`-th state is kept, and the last one; row 0 is the start. The start velocity must satisfy the
     constraint; with `project=True` the nearest one that does is taken instead. A run that fails raises
     SimulationError with step, time and what to try; with `throw=False` it returns what was computed, and `status` says
@@ -63,6 +65,7 @@ def simulate(
     answer. A start that the system does not allow (a velocity off the constraint, a mass matrix that is not positive
     definite) is NaN from row 0 on. With `on_failure="hold"` the rows after a failure repeat the last good state.
     """
+    steps = counted_steps(method, h, steps, t0, t1)
     check_numbers(h, steps, save_every, t0)
     if on_failure not in ("nan", "hold"):
         raise ValueError(f'on_failure must be "nan" or "hold", got {on_failure!r}')
@@ -245,6 +248,36 @@ def check_method(method: Any) -> None:
     """Refuses what is not a method."""
     if not isinstance(method, Method):
         raise ValueError(f"expected a method such as FrameGradient(), got {method!r}")
+
+
+def counted_steps(method: Any, h: Any, steps: Any, t0: Any, t1: Any) -> Any:
+    """The number of steps, from the time of the end where that is given."""
+    if (steps is None) == (t1 is None):
+        what = "both" if t1 is not None else "neither"
+        raise ValueError(f"give steps, the number of steps, or t1, the time of the end; {what} came")
+    if t1 is None:
+        return steps
+    if is_traced((h, t0, t1)) or getattr(method, "variable_step", False):
+        raise ValueError(
+            "t1 needs a step size that is known and the same for all steps; give steps, the number of steps"
+        )
+    for name, value in (("t1", t1), ("t0", t0), ("h", h)):
+        if np.ndim(value) or np.asarray(value).dtype.kind not in "fiu" or not np.isfinite(value):
+            raise ValueError(f"{name} must be one finite number where t1 is given, got {value!r}")
+    if not h > 0 or not t1 >= t0:
+        raise ValueError(
+            f"t1 must not be before t0, and h must be positive; got t0={t0!r}, t1={t1!r}, h={h!r}"
+        )
+    number = (float(t1) - float(t0)) / float(h)
+    whole = round(number)
+    # Sizes such as 0.1 are rounded, and so is the quotient.
+    if abs(number - whole) > 1e-9 * max(1.0, number):
+        fitting = (float(t1) - float(t0)) / np.ceil(number)
+        raise ValueError(
+            f"from t0 = {t0!r} to t1 = {t1!r} are {number:.6g} steps of h = {h!r}, not a whole number; take "
+            f"h = {fitting:.16g}, or t1 = {float(t0) + np.floor(number) * float(h):.16g}"
+        )
+    return whole
 
 
 def check_numbers(h: Any, steps: Any, save_every: Any, t0: Any) -> None:

@@ -1,0 +1,208 @@
+"""The equations of motion at a state: allowed starts, accelerations, and their linearisation."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dalembert.model import (
+    Mechanics,
+    System,
+    as_arrays,
+    check_start,
+    check_system,
+    lower,
+    nearest_frame,
+    nearest_velocity,
+    orthonormal_frame,
+    real_numbers,
+)
+from dalembert.model import acceleration as acceleration_at
+from dalembert.numerics import jit_fast_compile
+
+# A component that differs by less was not changed, but rounded.
+_SAME = 1e-12
+
+
+class Start(tuple[np.ndarray, np.ndarray]):
+    """A start state (q0, v0) that the system allows, and in `words` what had to be changed for that."""
+
+    words: str
+
+    @property
+    def q(self) -> np.ndarray:
+        """The configuration."""
+        return self[0]
+
+    @property
+    def v(self) -> np.ndarray:
+        """The velocity, which satisfies the constraint."""
+        return self[1]
+
+    def __repr__(self) -> str:
+        return f"Start(q={self.q.tolist()}, v={self.v.tolist()}): {self.words}"
+
+
+def start(
+    system: System, q0: Any, v0: Any = None, *, rates: Mapping[str, float] | None = None, t: float = 0.0
+) -> Start:
+    """A start at q0 whose velocity satisfies the constraint.
+
+    Given `v0`, it is the allowed velocity nearest to it in the kinetic metric. Given `rates`, some components of the
+    velocity by name, it is the allowed velocity that has them and the least kinetic energy. The result is a pair, so
+    that `da.simulate(system, method, *da.start(...), ...)` works; its `words` say what was changed.
+    """
+    check_system(system)
+    m = lower(as_arrays(system)).at(jnp.asarray(t, float))
+    q = real_numbers("q0", q0, m.dimension, m.coordinates)
+    if q.shape != (m.dimension,):
+        raise ValueError(f"q0 must have shape ({m.dimension},), one number per coordinate; got {q.shape}")
+    names = system.velocity_names
+    if (v0 is None) == (rates is None):
+        raise ValueError("give v0, a velocity, or rates, some of its components by name; one of the two")
+    if rates is None:
+        before = real_numbers("v0", v0, len(names), names)
+        if before.shape != (len(names),):
+            raise ValueError(
+                f"v0 must have shape ({len(names)},), one number per velocity; got {before.shape}"
+            )
+        after = np.asarray(_nearest(m, q, before))
+        words = _changed(names, before, after)
+    else:
+        after = _completed(m, names, q, dict(rates))
+        words = "completed: " + (
+            ", ".join(f"{n} = {x:.6g}" for n, x in zip(names, after, strict=True) if n not in rates)
+            or "nothing"
+        )
+    check_start(system, q, after, t0=t)
+    made = Start((q, after))
+    made.words = words
+    return made
+
+
+@jit_fast_compile
+def _nearest(m: Mechanics, q: Array, v: Array) -> Array:
+    return nearest_velocity(m, q, v)
+
+
+@jit_fast_compile
+def _parts(m: Mechanics, q: Array) -> tuple[Array, Array, Array]:
+    return m.metric(q), m.rows(q), m.offsets(q)
+
+
+def _changed(names: tuple[str, ...], before: np.ndarray, after: np.ndarray) -> str:
+    size = float(np.max(np.abs(before), initial=0.0))
+    told = [
+        f"{name} from {a:.6g} to {b:.6g}"
+        for name, a, b in zip(names, before, after, strict=True)
+        if abs(a - b) > _SAME * size
+    ]
+    return f"changed {', '.join(told)}" if told else "nothing had to be changed"
+
+
+def _completed(m: Mechanics, names: tuple[str, ...], q: np.ndarray, rates: dict[str, float]) -> np.ndarray:
+    """The velocity with these components that satisfies the constraint and has the least kinetic energy."""
+    unknown = [name for name in rates if name not in names]
+    if unknown:
+        raise ValueError(
+            f"rates names {unknown[0]!r}, which is no velocity of {m.label}; it has {', '.join(names)}"
+        )
+    given = np.array([real_numbers(f"rates[{n!r}]", x, 1, (n,)) for n, x in rates.items()], float).reshape(-1)
+    mass, a, b = (np.asarray(x) for x in _parts(m, q))
+    fixed = np.eye(len(names))[[names.index(n) for n in rates]]
+    # In units of the kinetic metric, in which the shortest solution has the least kinetic energy.
+    factor = np.linalg.inv(np.linalg.cholesky(mass)).T
+    rows = np.concatenate([a, fixed]) @ factor
+    values = np.concatenate([b, given])
+    lengths = np.linalg.norm(rows, axis=1)
+    scale = np.where(lengths > 0, lengths, 1.0)
+    found = np.linalg.lstsq(rows / scale[:, None], values / scale, rcond=1e-12)[0]
+    off = np.abs(rows @ found - values) / scale
+    if np.any(off > 1e-9 * (1 + np.linalg.norm(found))):
+        # Of all velocities that the constraint allows, the one whose components are nearest to the given ones.
+        particular, free = np.linalg.pinv(a) @ b, np.linalg.svd(a)[2][len(a) :].T
+        nearest = particular + free @ np.linalg.lstsq(fixed @ free, given - fixed @ particular, rcond=None)[0]
+        told = ", ".join(f"{n} = {x:.6g}" for n, x in zip(rates, fixed @ nearest, strict=True))
+        raise ValueError(
+            f"{m.label}: no allowed velocity at this configuration has all of these rates; they contradict the "
+            f"constraint. The nearest that it allows: {told}. Give fewer of them"
+        )
+    # The rounding of the solve is taken off, so that the start passes as it is.
+    return np.asarray(_nearest(m, q, factor @ found))
+
+
+class Motion(NamedTuple):
+    """The acceleration of the constrained motion, and the multipliers of its one-forms."""
+
+    acceleration: np.ndarray
+    multipliers: np.ndarray
+
+
+def acceleration(system: System, q: Any, v: Any, t: float = 0.0) -> Motion:
+    """v' and the multipliers at a state, from d/dt dL/dv - dL/dq = A(q)^T lam + forces with A v = b.
+
+    Inside other JAX code use `dalembert.model.acceleration`, which this calls.
+    """
+    check_system(system)
+    q, v = (np.asarray(x, float) for x in (q, v))
+    check_start(system, q, v, t0=t)
+    found = _acceleration(lower(as_arrays(system)).at(jnp.asarray(t, float)), q, v)
+    return Motion(*(np.asarray(x) for x in found))
+
+
+@jit_fast_compile
+def _acceleration(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
+    return acceleration_at(m, q, v)
+
+
+class Linearisation(NamedTuple):
+    """The linearised equations of motion about a state, on the states that the constraint allows."""
+
+    matrix: np.ndarray
+    """(n + r, n + r): d/dt (dq, dw) = matrix (dq, dw), dq the change of the configuration, dw that of the velocity in
+    `frame`, which is carried along."""
+    frame: np.ndarray
+    """(n, r) a basis of D at the state, orthonormal for the kinetic metric."""
+    eigenvalues: np.ndarray
+    """(n + r,) those of the matrix, the largest real parts first."""
+
+
+def linearise(system: System, q: Any, v: Any, t: float = 0.0) -> Linearisation:
+    """The linearisation of the constrained motion about (q, v).
+
+    About an equilibrium, or a steady motion along coordinates on which nothing depends, the matrix does not change
+    with time, and its eigenvalues tell the stability: a real part above zero is unstable. Coordinates on which nothing
+    depends have eigenvalue zero.
+    """
+    check_system(system)
+    q, v = (np.asarray(x, float) for x in (q, v))
+    check_start(system, q, v, t0=t)
+    m = lower(as_arrays(system)).at(jnp.asarray(t, float))
+    matrix, frame = (np.asarray(x) for x in _linearised(m, q, v))
+    values = np.linalg.eigvals(matrix)
+    return Linearisation(matrix, frame, values[np.argsort(-values.real, kind="stable")])
+
+
+@jit_fast_compile
+def _linearised(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
+    b = orthonormal_frame(m, q)
+    n, r = m.velocity_dimension, b.shape[1]
+
+    def inner(x: Array, u: Array) -> Array:
+        """The components of a velocity at x in the frame nearest to b."""
+        return nearest_frame(m, x, b).T @ m.metric(x) @ m.relative(x, u)
+
+    w = inner(q, v)
+
+    def flow(z: Array) -> Array:
+        near = m.space.displaced(q, z[:n])
+        u = m.carried(near, nearest_frame(m, near, b) @ (w + z[n:]))
+        rate = m.space.velocity(near, u)
+        faster = jax.jvp(inner, (near, u), (rate, acceleration_at(m, near, u)[0]))[1]
+        moved = jax.jvp(lambda x: m.space.difference(q, x), (near,), (rate,))[1]
+        return jnp.concatenate([moved, faster])
+
+    return jax.jacfwd(flow)(jnp.zeros(n + r)), b
