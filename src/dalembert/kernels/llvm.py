@@ -198,13 +198,13 @@ def _arithmetic(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) ->
         return w.put(f"xor {of} {a[0].text}, {one(True) if kind == 'b' else one(-1)}")
     if kind == "i" and node.op == "neg":
         return w.put(f"sub {of} {one(0)}, {a[0].text}")
-    if kind == "i" and node.op in ("div", "rem"):
-        # As in JAX: x/0 is -1 and x rem 0 is x.
+    if kind in "iu" and node.op in ("div", "rem"):
+        # As in JAX: x/0 is -1, or the largest number without a sign, and x rem 0 is x.
         mask = w.type(np.dtype(bool), wide)
         zero = w.put(f"icmp eq {of} {a[1].text}, {one(0)}")
         safe = w.put(f"select {mask} {zero}, {of} {one(1)}, {of} {a[1].text}")
-        value = w.put(f"{'sdiv' if node.op == 'div' else 'srem'} {of} {a[0].text}, {safe}")
-        other = one(-1) if node.op == "div" else a[0].text
+        value = w.put(f"{'s' if kind == 'i' else 'u'}{node.op} {of} {a[0].text}, {safe}")
+        other = one(-1 if kind == "i" else np.iinfo(dtype).max) if node.op == "div" else a[0].text
         return w.put(f"select {mask} {zero}, {of} {other}, {of} {value}")
     return ""
 
@@ -217,8 +217,8 @@ def _functions(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> 
     if kind == "f" and node.op == "round":
         even = "EVEN" in str(node.params[1].get("rounding_method"))
         return w.call(f"llvm.{'rint' if even else 'round'}.{suffix}", dtype, a, wide)
-    if kind == "i" and node.op in ("max", "min"):
-        return w.call(f"llvm.s{node.op}.{suffix}", dtype, a, wide)
+    if kind in "iu" and node.op in ("max", "min"):
+        return w.call(f"llvm.{'s' if kind == 'i' else 'u'}{node.op}.{suffix}", dtype, a, wide)
     if kind == "b" and node.op in ("max", "min"):
         return w.put(f"{'or' if node.op == 'max' else 'and'} {of} {a[0].text}, {a[1].text}")
 
