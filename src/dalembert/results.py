@@ -3,8 +3,10 @@
 import dataclasses
 import inspect
 import json
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -35,11 +37,25 @@ views["plot"] = _plots
 views["animate"] = _animation
 
 
-def _zoo_system(told: dict[str, Any]) -> System | None:
-    """The zoo's system that a file describes; None where it describes another."""
-    module, _, name = told["system"].partition(":")
-    kind = getattr(zoo, name, None)
-    if kind is None or kind.__module__ != module:
+def _named_class(name: str) -> type[System] | None:
+    """The class of a system named as module:class, where it can be imported; None for any other."""
+    module, _, path = name.partition(":")
+    # A file may name anything: nothing but a module of the user's own, or of this library, is imported for it.
+    if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
+        return None
+    try:
+        found: Any = sys.modules.get(module) or import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except Exception:  # a module that is gone, or does not work any more
+        return None
+    return found if inspect.isclass(found) and issubclass(found, System) and found.recipe is None else None
+
+
+def _described_system(told: dict[str, Any]) -> System | None:
+    """The system that a file describes; None where its class cannot be imported, or has other parameters now."""
+    kind = _named_class(told["system"])
+    if kind is None:
         return None
     parameters = json.loads(told["parameters"])
     # Of an ensemble in which a parameter varies, or of a parameter that is an array.
@@ -49,13 +65,16 @@ def _zoo_system(told: dict[str, Any]) -> System | None:
         arguments["coordinates"] = arguments.pop("point")
     if not set(arguments) <= set(inspect.signature(kind).parameters):
         return None
-    return kind(**arguments)
+    try:
+        return kind(**arguments)
+    except Exception:  # it takes other parameters now
+        return None
 
 
 def load(path: Any, system: System | None = None, *, check: bool = True) -> Trajectory:
     """Reads a trajectory that `Trajectory.save` wrote (.zarr or .nc), and refuses one that is damaged.
 
-    A run of a zoo system comes back with its system. For a system of your own pass it as `system`; without
+    A run comes back with its system, if its class can be imported. Otherwise pass the system as `system`; without
     it arrays, energy and constraint residual are there, but nothing that needs the functions. A system whose
     parameters, options, energy or constraints are not those of the run is refused; `check=False` takes it as it is.
     """
@@ -63,7 +82,7 @@ def load(path: Any, system: System | None = None, *, check: bool = True) -> Traj
         check_system(system)
         return load_arrays(path, system, check)
     trajectory = load_arrays(path)
-    found = _zoo_system(trajectory.stored or {})
+    found = _described_system(trajectory.stored or {})
     different = "" if found is None or not check else unlike(trajectory, found)
     if different:
         # A function, such as the field of NonholonomicParticle, is not in the file.

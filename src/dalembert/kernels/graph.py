@@ -31,7 +31,11 @@ def _divide(a, b):
     """NumPy's division for floats, C's for whole numbers (towards zero), as in JAX."""
     if np.issubdtype(np.asarray(a).dtype, np.integer):
         if b == 0:
-            return -1 if np.issubdtype(np.asarray(a).dtype, np.signedinteger) else np.iinfo(np.asarray(a).dtype).max
+            return (
+                -1
+                if np.issubdtype(np.asarray(a).dtype, np.signedinteger)
+                else np.iinfo(np.asarray(a).dtype).max
+            )
         quotient = abs(int(a)) // abs(int(b))
         return quotient if (int(a) < 0) == (int(b) < 0) else -quotient
     return np.divide(a, b)

@@ -227,13 +227,13 @@ class Method(eqx.Module):
         reason, otherwise = refused.refusal(m)
         fitting = {words: x for words, x in remedies().items() if x.takes(m)}
         # The nearest relatives first.
-        *others, last = sorted(
+        names = sorted(
             fitting, key=lambda words: -len({*type(self).__mro__} & {*type(fitting[words]).__mro__})
         )
-        instead = f"{', '.join(others)} or {last}" if others else last
-        raise ValueError(
-            f"{type(self).__name__} {reason}. Use {instead}{f', or {otherwise}' * bool(otherwise)}"
-        )
+        ways = [" or ".join(filter(None, (", ".join(names[:-1]), names[-1])))] if names else []
+        ways += [otherwise] if otherwise else []
+        advice = f"Use {', or '.join(ways)}" if ways else "No method of the library takes it"
+        raise ValueError(f"{type(self).__name__} {reason}. {advice}")
 
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
         """Refuses rules of the user's own that do not stand for the system around a start: `check_rules`."""

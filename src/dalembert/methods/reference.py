@@ -23,7 +23,15 @@ class Reference(Method):
 
     rtol: float = eqx.field(default=1e-14, static=True, converter=plain)
     atol: float = eqx.field(default=1e-15, static=True, converter=plain)
-    supports = frozenset(Trait)
+    supports = Method.supports | {
+        Trait.GROUP,
+        Trait.EXTRA_VELOCITIES,
+        Trait.TIMED,
+        Trait.AFFINE,
+        Trait.FORCED,
+        Trait.VARYING_MASS,
+        Trait.GENERAL_LAGRANGIAN,
+    }
     native = False
 
     def __check_init__(self):
