@@ -62,7 +62,7 @@ $(MATHJAX):
 benchmarks: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	$(BIN)/dalembert bench --json benchmarks/results.json --merge benchmarks/gpu.json
-	$(BIN)/python -m dalembert.bench.report benchmarks/results.json
+	$(BIN)/python -m dalembert.lab.bench.report benchmarks/results.json
 
 clean:
 	rm -rf $(VENV) demo docs/_build docs/_mathjax .pytest_cache .ruff_cache .hypothesis

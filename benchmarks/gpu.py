@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from dalembert.bench.gpu import agree, expect, speed
+from dalembert.lab.bench.gpu import agree, expect, speed
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(

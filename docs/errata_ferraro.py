@@ -12,7 +12,7 @@ from dalembert.discrete import Midpoint, projectors
 from dalembert.methods.lie_gni import keeps_energy
 from dalembert.methods.reflecting import parasitic_amplitude
 from dalembert.numerics import matvec, solve_spd
-from dalembert.studies.ferraro_fig5 import PRINTED, products
+from dalembert.lab.studies.ferraro_fig5 import PRINTED, products
 
 ZOO = da.zoo
 # Rounding of a few hundred steps leaves 1e-13 or less; what is meant as a failure is a thousandth or more.

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from dalembert.studies import reproduce
+from dalembert.lab.studies import reproduce
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from dalembert.studies import reproduce
+from dalembert.lab.studies import reproduce
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,11 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 
+from dalembert.lab.studies import edla
+from dalembert.lab.studies.edla import PASSED, gap, ratio, rival, run_of, safe, spread, unsafe
+from dalembert.lab.studies.result import Result
+from dalembert.lab.studies.shared_runs import Lab
 from dalembert.methods import EDLA, Status, VariationalDLA
-from dalembert.studies import edla
-from dalembert.studies.edla import PASSED, gap, ratio, rival, run_of, safe, spread, unsafe
-from dalembert.studies.lab import Lab
-from dalembert.studies.result import Result
 from dalembert.view.plots import COLOURS
 from dalembert.zoo import MobileRobot
 
@@ -223,7 +223,7 @@ def test_what_is_told(study):
 
 
 def test_colours_are_those_of_the_library():
-    from dalembert.studies.edla import COLOURS as OURS
+    from dalembert.lab.studies.edla import COLOURS as OURS
 
     for name in ("edla", "dla-variational", "frame"):
         assert OURS[name] == COLOURS[name]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from command_line import called
 
+from dalembert.lab.studies import ferraro_fig2, ferraro_fig5, parasitic, reproduce, snakeboard
 from dalembert.simulation import simulate
-from dalembert.studies import ferraro_fig2, ferraro_fig5, parasitic, reproduce, snakeboard
 from dalembert.view.plots import COLOURS
 from dalembert.zoo import ChaplyginSleigh, NonholonomicParticle
 

@@ -10,9 +10,8 @@ from scipy.integrate import quad, solve_ivp
 from scipy.optimize import brentq
 from scipy.special import j1
 
-from dalembert.studies import reduction
-from dalembert.studies.lab import Lab
-from dalembert.studies.reduction import (
+from dalembert.lab.studies import reduction
+from dalembert.lab.studies.reduction import (
     BALL,
     CART,
     DISK,
@@ -33,7 +32,8 @@ from dalembert.studies.reduction import (
     rectangle,
     turned,
 )
-from dalembert.studies.result import Result
+from dalembert.lab.studies.result import Result
+from dalembert.lab.studies.shared_runs import Lab
 from dalembert.zoo import RollingDisk
 
 QUICK = Lab(quick=True)

@@ -8,10 +8,10 @@ import pytest
 from command_line import called, program
 
 import dalembert as da
+from dalembert.lab.studies import STUDIES, chosen, maps, reproduce
+from dalembert.lab.studies.shared_runs import KNIFE_EPS, METHODS, PANELS, Panel
+from dalembert.lab.studies.table1 import involution_names
 from dalembert.methods import method_from_text
-from dalembert.studies import STUDIES, chosen, maps, reproduce
-from dalembert.studies.lab import KNIFE_EPS, METHODS, PANELS, Panel
-from dalembert.studies.table1 import involution_names
 
 HARD = Panel("rotating", 0.5)
 
@@ -250,6 +250,6 @@ def test_the_second_process_tells_the_same(outcome, tmp_path):
 
 
 def test_without_the_second_process(tmp_path, monkeypatch):
-    monkeypatch.setattr("dalembert.studies.helper.SCRIPT", "raise SystemExit")
+    monkeypatch.setattr("dalembert.lab.studies.helper.SCRIPT", "raise SystemExit")
     outcome = reproduce(("fig4", "table34"), quick=True, folder=tmp_path)
     assert tuple(outcome.results) == ("fig4", "table34")

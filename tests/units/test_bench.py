@@ -9,13 +9,13 @@ import pytest
 from command_line import called
 
 import dalembert as da
-from dalembert.bench import report
-from dalembert.bench.naive import dla_half, leapfrog
-from dalembert.bench.peers import contest, fastest, least_lead
-from dalembert.bench.report import claims, where_peers_win
-from dalembert.bench.running import SECTIONS, chosen, run
-from dalembert.bench.solvers import cvt, sleigh
-from dalembert.bench.tables import Section, Settings, Table, compared, interleaved, markdown, summary
+from dalembert.lab.bench import report
+from dalembert.lab.bench.naive import dla_half, leapfrog
+from dalembert.lab.bench.peers import contest, fastest, least_lead
+from dalembert.lab.bench.report import claims, where_peers_win
+from dalembert.lab.bench.running import SECTIONS, chosen, run
+from dalembert.lab.bench.solvers import cvt, sleigh
+from dalembert.lab.bench.tables import Section, Settings, Table, compared, interleaved, markdown, summary
 from dalembert.model import acceleration
 
 

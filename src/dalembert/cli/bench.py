@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dalembert.bench.running import chosen, run
-from dalembert.bench.tables import Settings, print_section
 from dalembert.cli.names import check_file
+from dalembert.lab.bench.running import chosen, run
+from dalembert.lab.bench.tables import Settings, print_section
 
 
 def bench_and_report(

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from dalembert.studies import chosen, reproduce
-from dalembert.studies.result import Cell, Result, Table
-from dalembert.studies.run import STUDIES
+from dalembert.lab.studies import chosen, reproduce
+from dalembert.lab.studies.result import Cell, Result, Table
+from dalembert.lab.studies.run import STUDIES
 
 TONES = {"exact": "green", "good": "green", "bounded": "cyan", "drift": "bold red", "differs": "bold yellow"}
 

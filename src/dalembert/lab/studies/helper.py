@@ -1,0 +1,73 @@
+"""A second process for the studies that spend their time in compiling, so that two cores work."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TextIO
+
+from dalembert.lab.studies.result import from_plain, to_plain
+from dalembert.lab.studies.shared_runs import Lab
+
+# One thread for linear algebra: its matrices are tiny. No GPU: it belongs to the first process.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
+# Machine code that is made quickly rather than runs quickly: there is little to run.
+FLAGS = "--xla_backend_optimization_level=0"
+SCRIPT = "import sys; from dalembert.lab.studies.helper import work; work(*sys.argv[1:])"
+
+
+class Ended(Exception):
+    """The other process is gone, or failed; its work can be done here."""
+
+
+class Helper:
+    """Does studies in another process; `futures` holds their results when they come."""
+
+    def __init__(self, names: tuple[str, ...], quick: bool, folder: Path, say: Callable[[str], None]):
+        self.futures: dict[str, Future] = {name: Future() for name in names}
+        self._say = say
+        # A session of its own, so that Ctrl-C reaches the first process alone, which ends this one.
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, "quick" if quick else "full", str(folder), *names],
+            stdout=subprocess.PIPE,
+            env=os.environ | ENVIRONMENT | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"},
+            start_new_session=True,
+            text=True,
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            kind, name, content = json.loads(line)
+            if kind == "says":
+                self._say(content)
+            else:
+                self.futures[name].set_result(from_plain(content))
+        for future in self.futures.values():
+            if not future.done():
+                future.set_exception(Ended())
+
+    def stop(self) -> None:
+        """Ends the process."""
+        self._process.terminate()
+        self._process.wait()
+
+
+def work(length: str, folder: str, *names: str) -> None:
+    """What the other process does: finishes each study and tells of it in a line of JSON on standard output."""
+    from dalembert.lab.studies.run import STUDIES, finish
+
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever is printed by others goes elsewhere
+    lab = Lab(length == "quick", names, lambda text: _send(out, "says", "", text))
+    for name in names:
+        _send(out, "done", name, to_plain(finish(name, lab, STUDIES[name].measure(lab), Path(folder))))
+
+
+def _send(out: TextIO, kind: str, name: str, content: Any) -> None:
+    print(json.dumps([kind, name, content]), file=out, flush=True)
