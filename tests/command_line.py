@@ -11,13 +11,13 @@ from unittest import mock
 
 def program(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """What the command does as a user runs it."""
-    command = [sys.executable, "-m", "dalembert.cli.main", *arguments]
+    command = [sys.executable, "-m", "dalembert.cli.commands", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
 def called(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """The same from its entry point, in this process; a traceback would be an exception here."""
-    from dalembert.cli.main import main
+    from dalembert.cli.commands import main
 
     out, err, code = io.StringIO(), io.StringIO(), 0
     with (

@@ -116,7 +116,7 @@ def explore(
     `system` is a name of the zoo, or a system or class of your own; `methods` are up to four, spelled as on the
     command line ("frame", "leapfrog", "gni:restart=20"). Only this machine can reach the page.
     """
-    from dalembert.view.explorer import explorer
+    from dalembert.view.explorer import start_explorer
 
     kinds: dict[str, Any] = dict(zoo_systems())
     if isinstance(system, str):
@@ -130,7 +130,7 @@ def explore(
     else:
         raise ValueError(f"explore takes a system, its class, or a name of the zoo; got {system!r}")
     given = {"parameters": dict(parameters or {}), "h": h, "steps": steps, "start": start}
-    return explorer(kinds, name, methods, port, **given)
+    return start_explorer(kinds, name, methods, port, **given)
 
 
 def sweep(

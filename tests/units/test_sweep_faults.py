@@ -56,7 +56,7 @@ def assert_plain(ended: Ended, *words: str, tracebacks: int = 0) -> None:
     """The command failed and said in words what was wrong; where a user's function raised, with the place."""
     assert ended.code not in (0, None), ended
     assert ended.err.count("Traceback") == tracebacks, ended.err
-    assert "cli/main.py" not in ended.err
+    assert "cli/commands.py" not in ended.err
     for word in words:
         assert word in ended.err, (word, ended.err)
 

@@ -1,5 +1,5 @@
 """The command line."""
 
-from dalembert.cli.main import main
+from dalembert.cli.commands import main
 
 __all__ = ["main"]

@@ -27,7 +27,7 @@ class Explorer:
             self.close()
 
 
-def explorer(
+def start_explorer(
     kinds: Mapping[str, Any],
     system: str,
     methods: Sequence[str] = (),
