@@ -69,7 +69,7 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-__version__ = "0.9.0"
+__version__ = "0.10.0"
 
 __all__ = [
     "DLA",

@@ -63,7 +63,6 @@ def test_no_module_shares_its_name_with_a_function_inside_it():
 
 def test_the_changelog_knows_this_version():
     assert f"## {da.__version__}" in (ROOT / "CHANGELOG.md").read_text()
-    assert f'version = "{da.__version__}"' in (ROOT / "pyproject.toml").read_text()
 
 
 def test_methods_call_no_linalg():
