@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from dalembert.lab.studies.drawing import legend_below, log_axis, panels, style_of, title
-from dalembert.lab.studies.result import Cell, Picture, Result, Table, verdict_cell
+from dalembert.lab.studies.result import Cell, Picture, Result, Table, drifts, judged, verdict_cell
 from dalembert.lab.studies.shared_runs import METHODS, NAMES, PANELS, PAPER, Kept, Lab, Panel
 
 Runs = dict[str, dict[Panel, Kept]]
@@ -30,6 +30,26 @@ def paper_drifts(integral: str, panel: Panel, spelling: str) -> bool | None:
     if integral == "h" or spelling == "leapfrog:momentum":
         return False
     return spelling == "dla:0.4" or (panel.start == "rotating" and panel.eps != 0)
+
+
+def compared(key: str, runs: Runs) -> str:
+    """The verdict on what the paper says of each of its methods in each motion, and where it is otherwise."""
+    claims = {}
+    for spelling in PAPER:
+        wrong = [
+            panel.title
+            for panel in PANELS
+            if drifts(runs[spelling][panel].drift) != paper_drifts(key, panel, spelling)
+        ]
+        expected = "drifts or not as printed"
+        claims[f"{NAMES[spelling]} {expected}" + f" ({', '.join(wrong)})" * bool(wrong)] = not wrong
+    return judged(claims)
+
+
+def where(runs: Runs, spelling: str) -> str:
+    """The motions in which a method drifts."""
+    found = [panel.title for panel in PANELS if drifts(runs[spelling][panel].drift)]
+    return " and ".join(filter(None, (", ".join(found[:-1]), found[-1]))) if found else "no motion"
 
 
 def measure(lab: Lab, key: str) -> Runs:

@@ -6,7 +6,7 @@ import numpy as np
 
 from dalembert.lab.studies.drawing import log_axis, panels
 from dalembert.lab.studies.ferraro_fig2 import DLA, SOURCE, SPELLINGS, STYLES, from_pair
-from dalembert.lab.studies.result import Cell, Picture, Result, Table, number
+from dalembert.lab.studies.result import Cell, Picture, Result, Table, judged, number
 from dalembert.lab.studies.shared_runs import Lab
 from dalembert.methods import GNI
 from dalembert.simulation import simulate
@@ -164,8 +164,13 @@ def _words(figure, data: Measured) -> Result:
         "accurate without making one. Given are m = J = 1, a = 0.2, q0 = 0 and q1 = (-0.2395, -0.0070, "
         "0.0589).",
     )
+    similar = errors["GNI"][2:71] / errors["DLA, midpoint"][2:71]
+    claims = {
+        "the left point is worse by one to two orders": least > 10**0.5 and most < 10**2.5,
+        "the GNI is about as accurate as the midpoint": bool(0.1 < np.median(similar) < 10),
+    }
     found = (
-        f"Confirmed: the left point is worse by factors of {least:.0f} to {most:.0f}. GNI and midpoint "
+        f"{judged(claims)} The left point is worse by factors of {least:.0f} to {most:.0f}. GNI and midpoint "
         f"DLA stay within {number(float(np.max(errors['GNI'][:71])))} and "
         f"{number(float(np.max(errors['DLA, midpoint'][:71])))} for 70 steps. Then the error of the GNI "
         f"grows with the way it goes, to {number(float(errors['GNI'][99]), 2)} at k = 99, because it "

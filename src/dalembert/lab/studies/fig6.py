@@ -1,6 +1,6 @@
 """Figure 6: the passenger energy of the pendulum CVT."""
 
-from dalembert.lab.studies.cvt_integrals import Integral, Runs
+from dalembert.lab.studies.cvt_integrals import Integral, Runs, compared, where
 from dalembert.lab.studies.cvt_integrals import measure as measure_integral
 from dalembert.lab.studies.cvt_integrals import present as present_integral
 from dalembert.lab.studies.result import Result, number
@@ -25,13 +25,12 @@ def present(lab: Lab, runs: Runs) -> Result:
         "everything drifts except leap-frog. The text of section 3.4 adds that DD drifts in every motion.",
     )
     found = (
-        "The picture is the same, with one exception: DD does not drift where eps = 0 or where the driver "
-        "oscillates (its slopes are zero within their errors). With the rotating perturbed driver DLA 0.5 "
-        f"is off by {number(lost['dla:0.5'].largest)} at worst and DD by {number(lost['dd'].largest)}; "
+        f"{compared(WHAT.key, runs)} DD drifts in {where(runs, 'dd')}, DLA 0.5 in {where(runs, 'dla:0.5')}, leap-frog "
+        f"in {where(runs, 'leapfrog:momentum')}. With the rotating perturbed driver DLA 0.5 is off by {number(lost['dla:0.5'].largest)} at worst and DD by {number(lost['dd'].largest)}; "
         f"leap-frog stays within {number(lost['leapfrog:momentum'].largest)} and its slope is "
         f"{number(lost['leapfrog:momentum'].slope)} \u00b1 {number(lost['leapfrog:momentum'].error, 0)}.",
-        f"Both frame methods keep E to rounding in all four motions ({number(lost['frame'].largest)} with "
-        "the rotating perturbed driver).",
+        f"The frame method drifts in {where(runs, 'frame')}, and is off by {number(lost['frame'].largest)} with the "
+        "rotating perturbed driver.",
     )
     see = (
         "Error of the passenger energy, running mean over 30 units of time. Look at the lower right "

@@ -1,6 +1,6 @@
 """Figure 7: the driver energy of the pendulum CVT."""
 
-from dalembert.lab.studies.cvt_integrals import Integral, Runs
+from dalembert.lab.studies.cvt_integrals import Integral, Runs, compared, where
 from dalembert.lab.studies.cvt_integrals import measure as measure_integral
 from dalembert.lab.studies.cvt_integrals import present as present_integral
 from dalembert.lab.studies.result import Result, number
@@ -23,11 +23,10 @@ def present(lab: Lab, runs: Runs) -> Result:
         "its driver feels the passenger.",
     )
     found = (
-        "Confirmed, with the same reservation as for the passenger: DD drifts with the rotating perturbed "
-        f"driver ({number(hard['dd'].largest)} at worst) and nowhere else. What it loses in h it gains in "
-        "E, since their sum is kept exactly.",
-        f"The frame methods keep h to rounding ({number(hard['frame'].largest)} with the rotating "
-        f"perturbed driver), DLA 0.4 within {number(hard['dla:0.4'].largest)}.",
+        f"{compared(WHAT.key, runs)} DD drifts in {where(runs, 'dd')} ({number(hard['dd'].largest)} at worst with the "
+        "rotating perturbed driver). What it loses in h it gains in E, since their sum is kept exactly.",
+        f"With the rotating perturbed driver the frame method is off by {number(hard['frame'].largest)}, DLA 0.4 by "
+        f"{number(hard['dla:0.4'].largest)}.",
     )
     see = (
         "Error of the driver energy, running mean over 30 units of time. All curves are level except that "

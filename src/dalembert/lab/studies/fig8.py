@@ -1,6 +1,6 @@
 """Figure 8: the latitude, the hidden integral of the pendulum CVT."""
 
-from dalembert.lab.studies.cvt_integrals import Integral, Runs
+from dalembert.lab.studies.cvt_integrals import Integral, Runs, compared, where
 from dalembert.lab.studies.cvt_integrals import measure as measure_integral
 from dalembert.lab.studies.cvt_integrals import present as present_integral
 from dalembert.lab.studies.result import Result, number
@@ -26,13 +26,14 @@ def present(lab: Lab, runs: Runs) -> Result:
     )
     found = (
         "The axis comes from the exact period map, and the state at a crossing from the exact flow over "
-        "the fraction of a step that is missing. Again DD drifts only with the rotating perturbed driver, "
-        f"where it loses {number(hard['dd'].largest)}; DLA 0.5 loses {number(hard['dla:0.5'].largest)}. "
+        "the fraction of a step that is missing. "
+        f"{compared(WHAT.key, runs)} DD drifts in {where(runs, 'dd')}. With the rotating perturbed driver it loses "
+        f"{number(hard['dd'].largest)}; DLA 0.5 loses {number(hard['dla:0.5'].largest)}. "
         f"Leap-frog holds within {number(hard['leapfrog:momentum'].largest)}, slope "
         f"{number(hard['leapfrog:momentum'].slope)} \u00b1 {number(hard['leapfrog:momentum'].error, 0)}.",
-        "No method keeps the latitude to rounding. In the same motion frame holds within "
-        f"{number(hard['frame'].largest)} and its composition of order 4 within "
-        f"{number(hard['frame@4'].largest)}; neither drifts in any.",
+        f"In the same motion frame holds within {number(hard['frame'].largest)} and its composition of order 4 within "
+        f"{number(hard['frame@4'].largest)}. Frame drifts in {where(runs, 'frame')}, the composition in "
+        f"{where(runs, 'frame@4')}.",
     )
     see = (
         "Error of the latitude at the section, running mean over 30 units of time. In the lower right "

@@ -1,6 +1,6 @@
 """What a study hands over: words, pictures and tables, on paper and on a terminal alike."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -95,6 +95,20 @@ def verdict_cell(found: Drift, paper_drifts: bool | None = None) -> Cell:
     if paper_drifts is not None and drifts != paper_drifts:
         notes.append("paper: drift" if paper_drifts else "paper: no drift")
     return Cell(str(found.verdict), tone, tuple(notes))
+
+
+def judged(claims: Mapping[str, bool]) -> str:
+    """The verdict on what a paper says: confirmed, or which parts of it are not."""
+    broken = [claim for claim, holds in claims.items() if not holds]
+    if not broken:
+        return "Confirmed."
+    how = "Not confirmed" if len(broken) == len(claims) else "Confirmed in part"
+    return f"{how}: it does not hold that {'; nor that '.join(broken)}."
+
+
+def drifts(found: Drift) -> bool:
+    """Whether the verdict is drift."""
+    return found.verdict is Verdict.DRIFT
 
 
 def plain_row(label: str, entries: Sequence[str | Cell]) -> tuple[Cell, ...]:
