@@ -26,7 +26,8 @@ def present(lab: Lab, runs: Runs) -> Result:
     )
     found = (
         f"{compared(WHAT.key, runs)} DD drifts in {where(runs, 'dd')}, DLA 0.5 in {where(runs, 'dla:0.5')}, leap-frog "
-        f"in {where(runs, 'leapfrog:momentum')}. With the rotating perturbed driver DLA 0.5 is off by {number(lost['dla:0.5'].largest)} at worst and DD by {number(lost['dd'].largest)}; "
+        f"in {where(runs, 'leapfrog:momentum')}. With the rotating perturbed driver DLA 0.5 is off by "
+        f"{number(lost['dla:0.5'].largest)} at worst and DD by {number(lost['dd'].largest)}; "
         f"leap-frog stays within {number(lost['leapfrog:momentum'].largest)} and its slope is "
         f"{number(lost['leapfrog:momentum'].slope)} \u00b1 {number(lost['leapfrog:momentum'].error, 0)}.",
         f"The frame method drifts in {where(runs, 'frame')}, and is off by {number(lost['frame'].largest)} with the "
