@@ -9,10 +9,10 @@ import numpy as np
 import dalembert as da
 from dalembert.diagnostics.discrete import flight_energy, momentum_residuals, phase_determinant
 from dalembert.discrete import Midpoint, projectors
+from dalembert.lab.studies.ferraro_fig5 import PRINTED, products
 from dalembert.methods.lie_gni import keeps_energy
 from dalembert.methods.reflecting import parasitic_amplitude
 from dalembert.numerics import matvec, solve_spd
-from dalembert.lab.studies.ferraro_fig5 import PRINTED, products
 
 ZOO = da.zoo
 # Rounding of a few hundred steps leaves 1e-13 or less; what is meant as a failure is a thousandth or more.

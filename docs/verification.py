@@ -95,7 +95,7 @@ def measured(name: str, parameters: dict[str, float], start: str | None, method:
 
 
 def write(found: dict[str, Any]) -> None:
-    """The file, one line a pair, replaced in one go so that an interruption leaves the old or the new one."""
+    """The file, one line per pair, replaced in one go so that an interruption leaves the old or the new one."""
     import dalembert as da
 
     lines = []

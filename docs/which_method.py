@@ -170,7 +170,7 @@ def quickest(found: dict[str, list[tuple[float, float]]]) -> Iterator[list[str]]
 
 
 def draw(found: dict[str, list[tuple[float, float]]]) -> None:
-    """Error against time, one line a method."""
+    """Error against time, one line per method."""
     markers = {"": "o", "4": "s", "6": "^", "8": "D"}
     figure, ax = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
     for name, points in found.items():

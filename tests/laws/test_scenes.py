@@ -76,7 +76,7 @@ def states(system, seed=3):
 
 
 def moving(system):
-    """A list, one entry a state, of pairs: a part, and the rates of its place, turn and size, as NumPy arrays."""
+    """A list, one entry per state, of pairs: a part, and the rates of its place, turn and size, as NumPy arrays."""
 
     @jax.jit
     @jax.vmap

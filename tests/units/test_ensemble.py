@@ -194,7 +194,7 @@ def test_vector_parameters():
 
 
 def test_vector_parameter_as_long_as_the_batch():
-    """Three stiffnesses and three members: the vector must not be dealt out in silence, one entry a member."""
+    """Three stiffnesses and three members: the vector must not be dealt out in silence, one entry per member."""
     k = np.array([1.0, 2.0, 5.0])
     q0, v0 = np.random.default_rng(0).uniform(-1, 1, (2, 3, 3))
     v0[:, 0] = 0

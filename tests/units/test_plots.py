@@ -225,7 +225,7 @@ def free():
             "Snakeboard names no integral 'spin'; choose from: energy",
         ),
         (lambda: snake().plot.integrals([]), "needs one name or more"),
-        (lambda: snake().plot.integrals({"all": lambda q, v: v}), r"one number a state, got shape \(5,\)"),
+        (lambda: snake().plot.integrals({"all": lambda q, v: v}), r"one number per state, got shape \(5,\)"),
         (lambda: snake().plot.integrals({"x": 3}), "must be a function"),
         (lambda: snake().plot.integrals(ax=plt.subplots()[1]), "3 curves to draw .* ax holds 1"),
         (lambda: snake().plot.phase("z"), 'no velocity "z\'"'),

@@ -1,4 +1,4 @@
-"""The audit from the command line: one table, a column a method, and what is broken in words."""
+"""The audit from the command line: one table, a column per method, and what is broken in words."""
 
 import json as json_format
 from dataclasses import replace

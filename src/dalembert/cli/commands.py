@@ -1,4 +1,4 @@
-"""The command line: one function a command."""
+"""The command line: one function per command."""
 
 import contextlib
 import math

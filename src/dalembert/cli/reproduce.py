@@ -46,7 +46,7 @@ def _printed(names: tuple[str, ...], results: dict[str, Result]) -> int:
 
 
 def print_result(console: Console, result: Result) -> None:
-    """Its title and its tables, one line a row."""
+    """Its title and its tables, one line per row."""
     for table in result.tables:
         console.print(_compact(result.title, table))
 
@@ -75,7 +75,7 @@ def _styled(cell: Cell) -> str:
 
 @contextlib.contextmanager
 def _progress(console: Console, total: int) -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
-    """A bar over the studies with the run at work on a terminal; elsewhere a line a study, and one every five
+    """A bar over the studies with the run at work on a terminal; elsewhere a line per study, and one every five
     seconds."""
     if sys.stderr.isatty():
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

@@ -596,7 +596,7 @@ def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bo
         values = np.asarray(jax.jit(jax.vmap(function))(jnp.asarray(sol.q), jnp.asarray(sol.v)))
         if values.shape != sol.t.shape:
             raise ValueError(
-                f"the integral {name!r} must be one number a state, got shape {values.shape[1:]}"
+                f"the integral {name!r} must be one number per state, got shape {values.shape[1:]}"
             )
         found[name] = judged(sol.t, values, window, float(np.nanmax(np.abs(values))))
     return found

@@ -1,6 +1,6 @@
 """From the graph of scalars to LLVM's language, for one trajectory or a vector of them.
 
-Every scalar lives in a register: a number, or with `lanes` a vector with one number a member. Loops run until
+Every scalar lives in a register: a number, or with `lanes` a vector with one number per member. Loops run until
 their last member is done, each member keeping its own result.
 """
 

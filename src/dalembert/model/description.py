@@ -284,7 +284,7 @@ def _check_shapes(system: Mechanics) -> None:
             "generators",
             (q,),
             lambda s: len(s) == 2 and s[0] == n + timed,
-            f"shape ({n + timed}, k), one column a generator{', its change of time first' * timed}",
+            f"shape ({n + timed}, k), one column per generator{', its change of time first' * timed}",
         ),
         ("forces", (q, v), lambda s: s == (n,), f"shape ({n},)"),
         ("drift", (q,), lambda s: s == (n,), f"shape ({n},), a velocity"),
@@ -324,4 +324,4 @@ def _check_sections(system: Mechanics, k: int, q: Any) -> None:
             raise ValueError(f"{of} must be a function of q, got {section!r}")
         shape = shape_of(of, section, q)
         if shape != (k,):
-            raise ValueError(f"{of} must return shape ({k},), one number a generator; got shape {shape}")
+            raise ValueError(f"{of} must return shape ({k},), one number per generator; got shape {shape}")

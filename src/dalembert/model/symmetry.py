@@ -158,7 +158,7 @@ class Symmetry(eqx.Module):
         return jax.vjp(lambda x: self.act(system, g, x), q)[1](p)[0]
 
     def generators(self, system: System | Mechanics, q: Array) -> Array:
-        """(n, s) the velocities xi_Q(q) at q, one column a basis vector of the algebra."""
+        """(n, s) the velocities xi_Q(q) at q, one column per basis vector of the algebra."""
         if Trait.GROUP in lower(system).traits:
             s = self.split(system)
             own = self.group.adjoint(self.group.inverse(self.element(system, q)))
@@ -194,7 +194,7 @@ class Symmetry(eqx.Module):
         return change - matvec(_taken(up.T, s.shape_velocity).T, xi), xi
 
     def momentum(self, system: System | Mechanics, q: Any, v: Any) -> Array:
-        """(s,) the momentum <dL/dv, xi_Q> at a state, one number a basis vector of the algebra."""
+        """(s,) the momentum <dL/dv, xi_Q> at a state, one number per basis vector of the algebra."""
         m = lower(system)
         if Trait.TIMED in m.traits and m.t is None:
             raise ValueError(f"{m.label} depends on time: give it as it is at one, system.at(t)")

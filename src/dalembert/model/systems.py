@@ -112,7 +112,7 @@ class System(eqx.Module):
         return {}
 
     def generators(self, q: Array) -> Array:
-        """(n, k) infinitesimal generators xi_Q(q) of a symmetry group, one column a basis vector of its algebra."""
+        """(n, k) infinitesimal generators xi_Q(q) of a symmetry group, one column per basis vector of its algebra."""
         return jnp.zeros((self.velocity_dimension, 0), q.dtype)
 
     def sections(self) -> Mapping[str, Callable[[Array], Array]]:

@@ -162,7 +162,7 @@ mlir.register_lowering(solve_p, mlir.lower_fun(_unrolled, multiple_results=False
 
 
 def solve(a: Array, b: Array) -> Array:
-    """The solution x of a x = b for a small square matrix; b is a vector or has one column a right side.
+    """The solution x of a x = b for a small square matrix; b is a vector or has one column per right side.
 
     Elimination without pivoting, a residual check, and elimination with pivoting where the check fails.
     A singular matrix gives NaN or infinity, which the time loop reports.

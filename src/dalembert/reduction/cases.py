@@ -44,7 +44,7 @@ class Case(eqx.Module):
     """Whether the equation for the group's part of a discrete step is linear, so that one solve does."""
 
     def directions(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
-        """(s, k) the group's velocity that goes with r', one column a direction of r."""
+        """(s, k) the group's velocity that goes with r', one column per direction of r."""
         raise NotImplementedError
 
     def drift(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array | None:

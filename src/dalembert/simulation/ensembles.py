@@ -121,7 +121,7 @@ def _faults(axes: Any) -> Callable:
 def varied_leaves(
     system: System, method: Method, h: Any, size: int, vary: Sequence[str] | None
 ) -> list[bool]:
-    """Which leaves of (system, method, h) hold one value a member."""
+    """Which leaves of (system, method, h) hold one value per member."""
     paths = [(jax.tree_util.keystr(path).lstrip("."), x) for part in (system, method)
              for path, x in jax.tree_util.tree_leaves_with_path(part)]  # fmt: skip
     fits = [np.ndim(x) > 0 and np.shape(x)[0] == size for _, x in paths]
@@ -137,7 +137,7 @@ def varied_leaves(
     if names and _would_do(system):
         raise ValueError(
             f"{', '.join(names)}: {size} values, as many as members, but the system's functions take them as they "
-            "are too. Say with vary=(...) which parameters hold one value a member"
+            "are too. Say with vary=(...) which parameters hold one value per member"
         )
     return [*fits, np.ndim(h) == 1]
 
@@ -179,7 +179,7 @@ def ensemble(
     """Runs `method` on N members at once; q0 and v0 have shape (N, n), either may have shape (n,) and is shared.
 
     A parameter of the system or the method, and h, may carry the batch axis too: an array whose first axis
-    has length N holds one value a member, anything else is shared. Where a vector shared by all would do as
+    has length N holds one value per member, anything else is shared. Where a vector shared by all would do as
     well (its length happens to be N), `vary` must name the parameters that differ.
 
     The result is a Trajectory whose arrays have the batch axis first: q is (N, K, n), `code` and `steps` are

@@ -83,7 +83,7 @@ class Trajectory(eqx.Module):
     h: Any
     save_every: int = eqx.field(static=True)
     varied: tuple[bool, ...] | None = eqx.field(static=True, default=None)
-    """Of an ensemble: which leaves of (system, method) hold one value a member."""
+    """Of an ensemble: which leaves of (system, method) hold one value per member."""
     stored: dict[str, Any] | None = None
     """What a file told of a run whose system is not at hand."""
     near: Any = None

@@ -110,7 +110,7 @@ class Swept(Entries):
         sizes = {key: len(values) for key, values in columns.items()}
         if len(set(sizes.values())) > 1:
             told = ", ".join(f"{key} {n}" for key, n in sizes.items())
-            raise self.complaint("list", f"columns must be of one length, one entry a case; got {told}")
+            raise self.complaint("list", f"columns must be of one length, one entry per case; got {told}")
         return [Axis("case", next(iter(sizes.values())), columns)] if columns else []
 
     def _values(self, table: str, key: str, given: Any, again: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""Several runs of one system side by side: one colour a method, paler for larger steps."""
+"""Several runs of one system side by side: one colour per method, paler for larger steps."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Maps of a sweep: one quantity over two of its dimensions, a panel a method."""
+"""Maps of a sweep: one quantity over two of its dimensions, a panel per method."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

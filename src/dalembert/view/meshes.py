@@ -12,7 +12,7 @@ PAINTS = {DARK: "#2e3440", PALE: "#f2f4f8", RED: "#c0392b", GREEN: "#2e8b57", BL
 
 @dataclass(frozen=True)
 class Mesh:
-    """Corners (n, 3), flat faces of three or four of them counted against the clock from outside, a paint a face; and
+    """Corners (n, 3), flat faces of three or four of them counted against the clock from outside, a paint per face; and
     lines, each an array (k, 3)."""
 
     corners: np.ndarray
@@ -74,7 +74,7 @@ def _plate(outline: list[tuple[float, float]]) -> Mesh:
 
 
 def _turned(profile: list[tuple[float, float]], paints: list[int], sides: int = 24) -> Mesh:
-    """The surface that a profile of (radius, z) sweeps about z, a paint a ring; a side lies across the first axis."""
+    """The surface that a profile of (radius, z) sweeps about z, a paint per ring; a side lies across the first axis."""
     angles = 2 * np.pi * (np.arange(sides) - 0.5) / sides
     corners = np.array([[r * np.cos(a), r * np.sin(a), z] for r, z in profile for a in angles])
     faces = []

@@ -126,7 +126,7 @@ def values_of(sol: Trajectory, name: str, function: Callable | None = None) -> n
         rows = (sol.t, sol.q, sol.v) if _arguments(function) == 3 else (sol.q, sol.v)
         found = np.asarray(jax.jit(jax.vmap(function))(*(jnp.asarray(x) for x in rows)))
     if found.shape != np.shape(sol.t):
-        raise ValueError(f"the quantity {name!r} must be one number a state, got shape {found.shape[1:]}")
+        raise ValueError(f"the quantity {name!r} must be one number per state, got shape {found.shape[1:]}")
     return found
 
 

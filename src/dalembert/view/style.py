@@ -1,4 +1,4 @@
-"""How figures look: one colour a method, axes without boxes, and curves of long runs."""
+"""How figures look: one colour per method, axes without boxes, and curves of long runs."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -99,7 +99,7 @@ def paler(colour: Any, part: float) -> tuple[float, float, float]:
 
 
 def run_styles(spellings: Sequence[str], steps: Sequence[float]) -> list[dict[str, Any]]:
-    """Styles of several runs: one colour a method, and paler ones for its larger steps."""
+    """Styles of several runs: one colour per method, and paler ones for its larger steps."""
     families = list(dict.fromkeys(s.partition("@")[0].partition(":")[0] for s in spellings))
     unknown = [f for f in families if f not in COLOURS]
     found = []

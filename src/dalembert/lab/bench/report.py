@@ -239,7 +239,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Section]]:
 
 
 def figure(tables: list[Table], path: Path) -> None:
-    """Error against time, one panel a problem."""
+    """Error against time, one panel per problem."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -79,7 +79,7 @@ def present(
         ax.set_ylabel(what.symbol)
     legend_below(figure, axes[0, 0])
     alt = (
-        f"Four panels, error of the {what.words} against time on a log axis, one curve a method. "
+        f"Four panels, error of the {what.words} against time on a log axis, one curve per method. "
         + " ".join(
             f"{p.title}: " + ", ".join(f"{NAMES[s]} {runs[s][p].drift.verdict}" for s in METHODS) + "."
             for p in PANELS

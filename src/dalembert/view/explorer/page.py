@@ -46,7 +46,7 @@ DASHES = {"-": "solid", "--": "dash", ":": "dot"}
 
 
 def chart(panel: Panel, legend: bool) -> Any:
-    """One panel: log axis, one colour a method."""
+    """One panel: log axis, one colour per method."""
     import plotly.graph_objects as go
 
     # As dictionaries: plotly's own classes take ten times as long.
