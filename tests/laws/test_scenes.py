@@ -258,6 +258,23 @@ def test_the_default_scene_of_other_systems():
     assert np.linalg.norm(discs[0].at - discs[1].at) > discs[0].size[0] + discs[1].size[0]
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"coordinates": ("x", "heading", "y")}, [1.0, 3.0]),  # by its name an angle
+        ({"coordinates": ("x", "wheel_angle", "y")}, [1.0, 3.0]),
+        ({"coordinates": ("x", "phi2", "y")}, [1.0, 3.0]),
+        ({"coordinates": ("a", "b", "c"), "units": ("m", "rad", "cm")}, [1.0, 3.0]),
+        ({"coordinates": ("a", "b", "c"), "units": ("m", "C", "m")}, [1.0, 3.0]),  # a charge is no length
+        ({"coordinates": ("phi", "b", "theta"), "units": ("m", "V", "mm")}, [1.0, 3.0]),  # units count, not names
+    ],
+)
+def test_the_default_scene_draws_lengths_as_lengths(given, shown):
+    made = da.system(**given, lagrangian=lambda q, v: 0.5 * jnp.sum(v**2))
+    point = next(p for p in made.scene(jnp.zeros(()), jnp.array([1.0, 2.0, 3.0])) if p.kind == "point")
+    assert np.array_equal(point.at[:2], shown)
+
+
 def test_a_scene_given_to_system_is_used():
     given = skate(scene=lambda t, q: [scene.blade(q[:2], q[2] + t)])
     (part,) = given.scene(jnp.asarray(0.5), jnp.array([1.0, 2.0, 0.25]))

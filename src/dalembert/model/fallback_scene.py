@@ -9,14 +9,31 @@ from dalembert.model import scene
 from dalembert.model.systems import System, lower
 from dalembert.model.traits import Trait
 
+# What is drawn as a length where units are given, and what is not where there are none.
+_LENGTHS = ("m", "mm", "cm", "dm", "km", "um", "in", "ft", "yd", "mi", "metre", "meter", "metres", "meters")
+_TURNS = (
+    "alpha", "angle", "azimuth", "beta", "delta", "gamma", "heading", "lean", "omega", "phi", "pitch", "psi", "roll",
+    "steer", "theta", "tilt", "turn", "twist", "yaw",
+)  # fmt: skip
+
+
+def _is_length(system: System, i: int) -> bool:
+    """Whether a coordinate is a length: by its unit, or where there is none, by its name."""
+    name = system.coordinates[i]
+    if name in system.angles:
+        return False
+    if system.units:
+        return system.units[i].strip().lower() in _LENGTHS
+    return not any(part.rstrip("0123456789") in _TURNS for part in name.lower().split("_"))
+
 
 def default_scene(system: System, t: Array, q: Array) -> list[scene.Part]:
-    """A particle at the first coordinates that are no angles, or a body where a group rotates, with its trace and the
-    directions that the constraint allows; where all are angles, a dial for each."""
+    """A particle at the first coordinates that are lengths, or a body where a group rotates, with its trace and the
+    directions that the constraint allows; where none is a length, a dial for each."""
     m = lower(system)
     if Trait.GROUP in m.traits and (body := _body(m.space, q)):
         return body
-    shown = [i for i, name in enumerate(system.coordinates) if name not in system.angles][:3]
+    shown = [i for i in range(system.dimension) if _is_length(system, i)][:3]
     if not shown:
         return [
             part
