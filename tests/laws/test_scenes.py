@@ -266,7 +266,10 @@ def test_the_default_scene_of_other_systems():
         ({"coordinates": ("x", "phi2", "y")}, [1.0, 3.0]),
         ({"coordinates": ("a", "b", "c"), "units": ("m", "rad", "cm")}, [1.0, 3.0]),
         ({"coordinates": ("a", "b", "c"), "units": ("m", "C", "m")}, [1.0, 3.0]),  # a charge is no length
-        ({"coordinates": ("phi", "b", "theta"), "units": ("m", "V", "mm")}, [1.0, 3.0]),  # units count, not names
+        (
+            {"coordinates": ("phi", "b", "theta"), "units": ("m", "V", "mm")},
+            [1.0, 3.0],
+        ),  # units count, not names
     ],
 )
 def test_the_default_scene_draws_lengths_as_lengths(given, shown):

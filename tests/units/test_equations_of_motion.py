@@ -91,10 +91,12 @@ def test_acceleration_beside_differences_of_an_accurate_run():
     # The derivative at the first of five points; its error is h^4 |v^(5)|/5, and rounding is eps/h.
     slope = (-25 * v[0] + 48 * v[1] - 36 * v[2] + 16 * v[3] - 3 * v[4]) / (12 * h)
     assert np.max(np.abs(found.acceleration - slope)) < 1e-9
-    a, mass = SLEIGH.constraints(q0), SLEIGH.metric(q0)
-    assert found.multipliers.shape == (1,)
-    assert np.all(np.isfinite(a.T @ found.multipliers))
-    assert mass.shape == (3, 3)
+    # What the constraint adds to the motion of the same body without it.
+    free = da.system(coordinates=("x", "y", "theta"), metric=SLEIGH.metric, potential=SLEIGH.potential)
+    added = found.acceleration - da.acceleration(free, q0, v0).acceleration
+    force = np.asarray(SLEIGH.constraints(jnp.asarray(q0))).T @ found.multipliers
+    assert np.max(np.abs(np.asarray(SLEIGH.metric(jnp.asarray(q0))) @ added - force)) < 1e-13
+    assert np.max(np.abs(force)) > 0.1
 
 
 def test_an_upright_pole_falls_at_the_rate_of_its_closed_form():
@@ -156,3 +158,53 @@ def test_steps_of_their_own_size_have_no_end_to_ask_for():
     knife = da.zoo.KnifeEdge()
     with pytest.raises(ValueError, match="the same for all steps"):
         da.simulate(knife, da.EDLA(), *knife.start(), h=0.1, t1=1.0)
+
+
+class Slowing(da.System):
+    """A particle in a fluid: v = v0 exp(-c t)."""
+
+    coordinates = ("x",)
+    c: float = 0.7
+
+    def metric(self, q):
+        return 2.0 * jnp.eye(1)
+
+    def forces(self, q, v):
+        return -2.0 * self.c * v
+
+
+def test_the_work_of_friction_has_its_closed_form():
+    """E = v0^2 exp(-2 c t); the quadrature is exact to fourth order in the time between rows."""
+    errors = []
+    for h in (0.2, 0.1):
+        sol = da.simulate(Slowing(), da.Reference(), [0.0], [3.0], h=h, t1=4.0)
+        errors.append(np.max(np.abs(np.asarray(sol.work()) - 9.0 * (np.exp(-1.4 * sol.t) - 1))))
+    assert errors[1] < 1e-5
+    assert np.log2(errors[0] / errors[1]) > 3.7
+
+
+@pytest.mark.parametrize("system", [SPINNING, da.zoo.RheonomicParticle()], ids=["affine", "time"])
+def test_energy_changes_by_the_work_of_constraints_and_time(system):
+    off, changed = [], 0.0
+    for h in (0.1, 0.05):
+        sol = da.simulate(system, da.Reference(), *system.start(), h=h, t1=5.0)
+        energy = np.asarray(sol.energy())
+        off.append(np.max(np.abs(energy - energy[0] - np.asarray(sol.work()))))
+        changed = np.ptp(energy)
+    assert changed > 0.1
+    assert off[1] < 1e-6 * changed
+    assert np.log2(off[0] / off[1]) > 3.5
+
+
+def test_no_work_is_done_where_the_energy_is_kept():
+    sol = da.simulate(SLEIGH, da.FrameGradient(), *SLEIGH.start(), h=0.1, steps=20)
+    assert not np.any(sol.work())
+
+
+def test_the_work_in_an_ensemble_is_that_of_its_members():
+    many = da.ensemble(
+        Slowing(), da.FrameGradient(), np.zeros((2, 1)), np.array([[1.0], [3.0]]), h=0.1, steps=10
+    )
+    one = da.simulate(Slowing(), da.FrameGradient(), [0.0], [3.0], h=0.1, steps=10)
+    assert np.asarray(many.work()).shape == (2, 11)
+    assert np.max(np.abs(np.asarray(many.work())[1] - np.asarray(one.work()))) < 1e-13

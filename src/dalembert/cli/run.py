@@ -26,6 +26,10 @@ def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
     if timed or affine:
         why = "the system depends on time" if timed else "the constraint does work"
         kinds = [(f"energy (not conserved: {why})", sol.energy())]
+    if Trait.FORCED in sol.traits and not (timed or affine):
+        kinds = [("energy (not conserved: forces do work)", sol.energy())]
+    if sol.system is not None and not lower(sol.system).conservative:
+        kinds.append(("energy less the work done", sol.energy() - sol.work()))
     if affine:
         kinds.append(("moving energy", sol.moving_energy()))
     if "E_plus" in sol.step_data:

@@ -153,5 +153,29 @@ def acceleration(system: System | Mechanics, q: Array, v: Array) -> tuple[Array,
     return free + matvec(z, lam), lam
 
 
+def power(system: System | Mechanics, q: Array, v: Array) -> Array:
+    """dE/dt along the motion: the power of the forces, of affine constraints, and of what depends on time.
+
+    E = v . dL/dv - L changes by F . v + lam . b - dL/dt, the last at constant q and v.
+    """
+    m = lower(system)
+    found = jnp.zeros((), q.dtype)
+    if Trait.FORCED in m.traits:
+        found = found + jnp.sum(m.forces(q, v) * v)
+    if Trait.AFFINE in m.traits:
+        found = found + jnp.sum(acceleration(m, q, v)[1] * m.offsets(q))
+    if Trait.TIMED in m.traits:
+        found = found - jax.grad(lambda t: m.at(t).lagrangian(q, v))(jnp.asarray(m.t, q.dtype))
+    return found
+
+
+def power_and_change(system: System | Mechanics, q: Array, v: Array) -> Array:
+    """(2,) the power, and its derivative along the motion."""
+    m = lower(system)
+    t = jnp.zeros((), q.dtype) if m.t is None else jnp.asarray(m.t, q.dtype)
+    along = (jnp.ones_like(t), m.space.velocity(q, v), acceleration(m, q, v)[0])
+    return jnp.stack(jax.jvp(lambda t, q, v: power(m.at(t), q, v), (t, q, v), along))
+
+
 def _apply(matrix: Array, x: Array) -> Array:
     return matvec(matrix, x) if x.ndim == 1 else matmul(matrix, x)

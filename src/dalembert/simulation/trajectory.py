@@ -17,6 +17,7 @@ from dalembert.model import (
     acceleration,
     lower,
     moving_energy,
+    power_and_change,
     total_energy,
 )
 from dalembert.numerics import Renamed, compiled, current, fingerprint, is_traced
@@ -179,6 +180,24 @@ class Trajectory(eqx.Module):
     def moving_energy(self) -> Any:
         """(K,) of affine constraints: the energy less p . Z, Z the drift; kept where Z moves along a symmetry."""
         return self._measured("moving_energy", moving_energy, self.v, self.near)
+
+    def work(self) -> Any:
+        """(K,) the work done on the system since the start by forces, affine constraints, and what depends on time.
+
+        The energy changes by as much. Between two rows it is integrated from the power and its derivative at both, to
+        fourth order in the time between them; zero where the motion keeps its energy.
+        """
+        if self.system is not None and lower(self.system).conservative:
+            return self._plain(jnp.zeros(np.shape(self.q)[:-1]))
+        found = self._measured("work", power_and_change, self.v)
+        step = jnp.diff(jnp.broadcast_to(self.t, np.shape(self.q)[:-1]))
+        here, change = found[..., 0], found[..., 1]
+        parts = 0.5 * step * (here[..., 1:] + here[..., :-1]) + step**2 / 12 * (
+            change[..., :-1] - change[..., 1:]
+        )
+        return self._plain(
+            jnp.concatenate([jnp.zeros_like(here[..., :1]), jnp.cumsum(parts, axis=-1)], axis=-1)
+        )
 
     def constraint_residual(self) -> Any:
         """(K,) the largest entry of A(q) v, or of A(q) v - b(q) where the constraints are affine."""

@@ -57,17 +57,37 @@ class Plots:
         self.trajectory = trajectory
 
     def energy(self, ax: Axes | None = None, full: bool = False, **style: Any) -> Axes:
-        """The relative energy error against time, on a log axis; where the exact energy changes too, its change."""
+        """The relative energy error against time, on a log axis; where work is done, the balance of the two.
+
+        Where forces, time or affine constraints change the energy, a pale curve shows its change, and the other one
+        what the work done leaves of it, which is the error.
+        """
         sol = self.trajectory
         ax = axes(ax)
         energy = np.asarray(sol.energy(full=full))
-        scale = abs(energy[0]) or 1.0
-        error = np.abs(energy - energy[0]) / scale
+        driven = sol.system is not None and not named.keeps_energy(sol)
+        change = energy - energy[0]
+        size = abs(energy[0]) or (float(np.max(np.abs(change))) if driven else 0.0)
         style = {"lw": 1.3, **method_style(named.method_name(sol)), **style}
-        ax.semilogy(*envelope(np.asarray(sol.t[1:]), np.maximum(error[1:], FLOOR)), **style)
-        ax.set(xlabel="t", ylabel="|E - E(0)| / |E(0)|" if energy[0] else "|E - E(0)|")
+        t = np.asarray(sol.t[1:])
+
+        def draw(values: np.ndarray, **more: Any) -> None:
+            ax.semilogy(*envelope(t, np.maximum(np.abs(values[1:]) / (size or 1.0), FLOOR)), **style | more)
+
+        of = "" if not size else " / |E(0)|" if energy[0] else " / largest change"
+        ylabel = f"|E - E(0)|{of}"
+        if driven:
+            draw(change, alpha=0.35, label="change of energy")
+            draw(change - np.asarray(sol.work()), label="less the work done")
+            ax.legend(frameon=False, fontsize="small")
+            ylabel = f"energy{of}"
+        else:
+            draw(change)
+        ax.set(xlabel="t", ylabel=ylabel)
         log_ticks(ax)
-        what = "energy error" if named.keeps_energy(sol) else "change of energy"
+        what = (
+            "energy balance" if driven else "energy error" if named.keeps_energy(sol) else "change of energy"
+        )
         title(ax, f"{what}, {named.system_name(sol)}, {named.step_words(sol)}")
         return ax
 
