@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.floquet import Averaging, averaging, driver_at, driver_phases, section
@@ -141,21 +142,14 @@ def _smallest(samples: np.ndarray, shift: float) -> tuple[float, np.ndarray]:
 
 
 def _refine(samples: np.ndarray, start: float) -> float:
-    """The phase near `start` where the defect is least, by golden sections."""
-    width, golden = 1 / _SAMPLES, (5**0.5 - 1) / 2
-    low, high = start - width, start + width
-    x, y = high - golden * (high - low), low + golden * (high - low)
-    at_x, at_y = _smallest(samples, x)[0], _smallest(samples, y)[0]
-    while high - low > 1e-12:
-        if at_x < at_y:
-            high, y, at_y = y, x, at_x
-            x = high - golden * (high - low)
-            at_x = _smallest(samples, x)[0]
-        else:
-            low, x, at_x = x, y, at_y
-            y = low + golden * (high - low)
-            at_y = _smallest(samples, y)[0]
-    return (low + high) / 2
+    """The phase near `start` where the defect is least."""
+    found = minimize_scalar(
+        lambda phase: _smallest(samples, phase)[0],
+        bounds=(start - 1 / _SAMPLES, start + 1 / _SAMPLES),
+        method="bounded",
+        options={"xatol": 1e-12},
+    )
+    return float(found.x)
 
 
 def _as_involution(rho: np.ndarray) -> np.ndarray | None:

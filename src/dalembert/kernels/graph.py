@@ -14,7 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 from jax import lax
-from jax.extend.core import Primitive
+
+from dalembert.numerics.jax_internals import Primitive
 
 _BOOL = np.dtype(bool)
 

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 from jax.dtypes import float0
-from jax.extend.core import ClosedJaxpr, Literal
 
 from dalembert.kernels.graph import Graph, Node, Region, Unsupported
 from dalembert.numerics import multiplier_bound, pivot_floor
+from dalembert.numerics.jax_internals import ClosedJaxpr, Literal
 
 Nodes = Any  # an array of nodes; NumPy has no type for it
 Rule = Callable[..., Sequence[Nodes]]

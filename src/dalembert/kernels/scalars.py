@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.core import Tracer
 
 from dalembert.kernels.graph import Graph, Node, Region
 from dalembert.kernels.interpret import Interpreter, objects
 from dalembert.kernels.sine_cosine import ON_GPU, SPECIAL, sincos
+from dalembert.numerics.jax_internals import Tracer
 
 
 def regions_of(control: Node) -> Sequence[Region]:

@@ -117,9 +117,9 @@ _OLD = {
 class Method(eqx.Module):
     """An integrator. Subclasses give `step`, and `init` and `output` where they remember something.
 
-    The system is given as `m`, lowered to a `Mechanics`. `init(m, state, h)` returns the memory; `step(m, state, memory,
-    h)` returns the next state, memory and a Report; `output(m, state, memory, h)` returns the method's own velocity and
-    the multipliers, and is called only where a row is saved.
+    The system is given as `m`, lowered to a `Mechanics`. `init(m, state, h)` returns the memory, `step(m, state,
+    memory, h)` the next state, memory and a Report, and `output(m, state, memory, h)` the method's own velocity and the
+    multipliers; it is called only where a row is saved.
     """
 
     supports: ClassVar[frozenset[Trait]] = frozenset({Trait.COORDINATES})

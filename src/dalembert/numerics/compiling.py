@@ -8,10 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array
-from jax.core import Tracer
-from jax.extend.core import Literal
 
 from dalembert.numerics.fingerprints import current
+from dalembert.numerics.jax_internals import Literal, Tracer
 
 # XLA's newer fusion emitters on CPU double the compile time of a step and gain nothing at these sizes.
 _OPTIONS = {"xla_cpu_use_fusion_emitters": False}

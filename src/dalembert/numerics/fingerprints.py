@@ -25,7 +25,8 @@ from typing import Any, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import numpy as np
-from jax.core import Tracer
+
+from dalembert.numerics.jax_internals import Tracer
 
 
 class Recent(OrderedDict):

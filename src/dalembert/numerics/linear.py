@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.core import ShapedArray
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+
+from dalembert.numerics.jax_internals import Primitive, ShapedArray, ad, batching, mlir
 
 # Written in lax, not jax.numpy: these are traced hundreds of times, and each jax.numpy call takes ten times as
 # long to trace. Sums of products, because a dot call costs more at this size.

@@ -6,9 +6,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.core import Tracer
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from dalembert.numerics.jax_internals import ClosedJaxpr, Tracer, jaxpr_as_fun
 from dalembert.numerics.linear import matvec, solve
 
 MAX_ITERATIONS = 50

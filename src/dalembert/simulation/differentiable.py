@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import ShapedArray
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
 
 from dalembert.kernels import Adjoint, Loop
 from dalembert.methods import Composition, Method, State
 from dalembert.methods.composition import fractions
 from dalembert.model import System
+from dalembert.numerics.jax_internals import Primitive, ShapedArray, ad, batching, mlir
 from dalembert.simulation.engines import compiled_single, loop_of
 from dalembert.simulation.loop import Rows, attempt, scan
 
