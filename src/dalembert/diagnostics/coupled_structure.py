@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.floquet import Averaging, averaging, driver_at, driver_phases, section
@@ -143,6 +142,8 @@ def _smallest(samples: np.ndarray, shift: float) -> tuple[float, np.ndarray]:
 
 def _refine(samples: np.ndarray, start: float) -> float:
     """The phase near `start` where the defect is least."""
+    from scipy.optimize import minimize_scalar  # a third of a second to import
+
     found = minimize_scalar(
         lambda phase: _smallest(samples, phase)[0],
         bounds=(start - 1 / _SAMPLES, start + 1 / _SAMPLES),
