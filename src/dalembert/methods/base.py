@@ -66,6 +66,11 @@ class State(NamedTuple):
     t: Array | None = None
     """In a run it is always there. None stands for a time that does not matter."""
 
+    @staticmethod
+    def of(q: Any, v: Any, t: Any = None) -> "State":
+        """The state of numbers of any kind."""
+        return State(q, v, t)
+
     def moved(self, q: Array, v: Array, h: Array) -> "State":
         """The state a step of size h later."""
         return State(q, v, None if self.t is None else self.t + h)

@@ -133,7 +133,7 @@ def _make(system: System, method: Method) -> Loop:
         jax.ShapeDtypeStruct(shape, float)
         for shape in ((), (system.dimension,), (system.velocity_dimension,))
     )
-    start = State(q, v, h)
+    start = State.of(q, v, h)
     return Loop(
         begin=lambda p, start: first_carry(p[0], p[1], start, p[2]),
         step=lambda p, carry: attempt(p[0], p[1], carry, p[2]),

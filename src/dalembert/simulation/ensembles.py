@@ -212,7 +212,7 @@ def ensemble(
     leaves, tree = jax.tree.flatten((system, method, h))
     varied = varied_leaves(system, method, h, size, vary)
     check_members(tree, leaves, varied, q0, v0, t0)
-    start = State(q0, v0, np.full(size, float(t0)))
+    start = State.of(q0, v0, np.full(size, float(t0)))
     platform = _platform(devices)
     index = saved_steps(int(steps), int(save_every))
     t = t0 + np.multiply.outer(h, index)

@@ -65,15 +65,15 @@ def simulate(
     answer. A start that the system does not allow (a velocity off the constraint, a mass matrix that is not positive
     definite) is NaN from row 0 on. With `on_failure="hold"` the rows after a failure repeat the last good state.
     """
-    steps = counted_steps(method, h, steps, t0, t1)
-    check_numbers(h, steps, save_every, t0)
+    number = counted_steps(method, h, steps, t0, t1)
+    check_numbers(h, number, save_every, t0)
     if on_failure not in ("nan", "hold"):
         raise ValueError(f'on_failure must be "nan" or "hold", got {on_failure!r}')
     if not isinstance(project, bool):
         raise ValueError(f"project must be True or False, got {project!r}")
     for name, x in (("q0", q0), ("v0", v0)):
         refuse_masked(name, x)
-    steps, save_every = int(steps), int(save_every)
+    steps, save_every = int(number), int(save_every)
     if is_traced((system, method, q0, v0, h, t0)):
         v0 = _projected(system, method, q0, v0, t0) if project else v0
         _check_once(system, method, q0, v0, t0)
@@ -99,7 +99,7 @@ def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, proje
         _check_once(system, method, q0, v0, t0)
         q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
         loop = engine(system, method, h)
-    start = State(q0, v0, t0)
+    start = State.of(q0, v0, t0)
     return system, method, _run(loop, system, method, start, h, t0, steps, save_every, progress)
 
 
@@ -162,7 +162,7 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
 def _traced(system, method, q0, v0, h, t0, steps, save_every, on_failure) -> Trajectory:
     """A run inside other JAX code: by a kernel where there is one, else as a scan."""
     q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
-    start = State(q0, v0, t0)
+    start = State.of(q0, v0, t0)
     inner = current((system, method))
     if has_kernel(*inner):
         (code, residual, done), rows = differentiable_run(*inner, start, h, steps, save_every)

@@ -175,7 +175,7 @@ def _error(sol: Trajectory, exact: Callable, of: str, t: float, t0: float) -> fl
         gap = np.asarray(sol.v[-1]) - v
     else:
         gap = np.asarray(
-            lower(sol.system).space.difference(jnp.asarray(q), jnp.asarray(np.asarray(sol.q)[-1]))
+            lower(system).space.difference(jnp.asarray(q), jnp.asarray(np.asarray(sol.q)[-1]))
         )
     return float(np.sqrt(np.mean(gap**2)))
 
