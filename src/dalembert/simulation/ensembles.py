@@ -190,8 +190,9 @@ def ensemble(
     "cpu" or "gpu" to insist.
     Members agree with single runs to rounding: over long times a chaotic motion tells the difference.
     """
-    steps = counted_steps(method, h, steps, t0, t1)
-    check_numbers(1.0 if np.ndim(h) else h, steps, save_every, t0)
+    number = counted_steps(method, h, steps, t0, t1)
+    check_numbers(1.0 if np.ndim(h) else h, number, save_every, t0)
+    steps = int(number)
     check_method(method)
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ValueError(f"threads must be a whole number of at least 1, got {threads!r}")
@@ -214,7 +215,7 @@ def ensemble(
     check_members(tree, leaves, varied, q0, v0, t0)
     start = State.of(q0, v0, np.full(size, float(t0)))
     platform = _platform(devices)
-    index = saved_steps(int(steps), int(save_every))
+    index = saved_steps(steps, int(save_every))
     t = t0 + np.multiply.outer(h, index)
     label = f"{size:,} x {system.label} by {method.cli_name}"
     with progress_bar(progress, size, label, "members") as advance:
@@ -224,13 +225,13 @@ def ensemble(
             one = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
             loop = loop_of(*one[:2])
             runner = _on_gpu if platform == "gpu" else partial(_on_cores, threads or cores())
-            rows, told = runner(loop, leaves, varied, start, int(steps), int(save_every), len(index), advance)
+            rows, told = runner(loop, leaves, varied, start, steps, int(save_every), len(index), advance)
             rows = [_field(loop, rows, k) for k in range(len(loop.row_shapes))]
             rows = jax.tree.unflatten(loop.row_tree, rows)
         except Unsupported as error:
             if wants_kernel(method):
                 tell(system, method, error, above=3)
-            rows, told = _by_xla(tree, leaves, varied, start, int(steps), int(save_every), advance)
+            rows, told = _by_xla(tree, leaves, varied, start, steps, int(save_every), advance)
     code, residual, done = told
     end = {"code": code.astype(np.int32), "steps": done.astype(np.int64), "residual": residual}
     rows = rows._asdict()

@@ -174,8 +174,9 @@ def _error(sol: Trajectory, exact: Callable, of: str, t: float, t0: float) -> fl
     if of == "v":
         gap = np.asarray(sol.v[-1]) - v
     else:
+        assert sol.system is not None
         gap = np.asarray(
-            lower(system).space.difference(jnp.asarray(q), jnp.asarray(np.asarray(sol.q)[-1]))
+            lower(sol.system).space.difference(jnp.asarray(q), jnp.asarray(np.asarray(sol.q)[-1]))
         )
     return float(np.sqrt(np.mean(gap**2)))
 
