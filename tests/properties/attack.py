@@ -29,6 +29,8 @@ MEMBERS = 11
 """Of each family in the ordinary run."""
 END = 1.0
 STEPS = 20
+FINEST = 5
+"""Runs of a member at most, each with half the step of the one before."""
 # SciPy's own error at rtol = 1e-12 is 1e-12 to 1e-11 here. A wrong term in an equation is seen at 1e-3.
 FLOOR = 1e-9
 # Rounding of terms of size one to ten, over eighty steps.
@@ -134,11 +136,13 @@ def error(members: Members, i: int, sol: da.Trajectory) -> tuple[float, np.ndarr
 
 def compare(members: Members, i: int, text: str) -> str | None:
     """None where the answer is right, else what is wrong with it."""
-    runs = [simulate(members, i, text, STEPS * k) for k in (1, 2, 4)]
+    runs: list[da.Trajectory] = []
+    for _ in range(3):
+        _finer(members, i, text, runs)
     order = members.claims(text, runs[0]).order
-    for k in (None, 8, 16):  # finer where the steps are still too long to show the order
-        if k is not None:
-            runs.append(simulate(members, i, text, STEPS * k))
+    for more in range(1 + FINEST - len(runs)):  # finer where the steps are still too long to show the order
+        if more:
+            _finer(members, i, text, runs)
         found = [error(members, i, sol) for sol in runs[-3:]]
         (_, _), (before, x), (last, y) = found
         if not np.isfinite(last):
@@ -159,7 +163,8 @@ def _identities(members: Members, i: int, text: str, runs: list[da.Trajectory]) 
     """What must hold in every row: the constraint, the energy where it is claimed, multipliers that converge."""
     functions = members.family.plainly(stacked([members.parameters[i]]))
     claims = members.claims(text, runs[0])
-    for sol in runs:
+    worst: list[float] = []
+    for sol in runs:  # shorter steps are added at the end while the multipliers do not show their order
         if sol.status is not da.Status.OK:
             return f"status {sol.status}"
         q, v, own = members.case(i).states(sol)
@@ -173,28 +178,24 @@ def _identities(members: Members, i: int, text: str, runs: list[da.Trajectory]) 
             )
             if not np.ptp(energy) < ROUNDING * (1 + np.max(np.abs(energy))) * 10:
                 return f"energy is claimed, but it changes by {np.ptp(energy):.2e}"
-    if functions.constraints is None or text == "own" or members.family.symmetric:
-        return None
-    worst = [_multipliers(members, i, functions, sol) for sol in runs]
-    if not np.all(np.isfinite(worst)):
-        return "multipliers of a wrong shape, or not finite"
-    # A start without the multiplier ("momentum") leaves an alternating part.
-    while "momentum" not in text and not worst[-1] < max(0.6 * worst[-3], 1e-6):
-        # Means over a step differ by O(h), where the steps are short enough to show it.
-        if len(worst) == 5:
+        if functions.constraints is None or text == "own" or members.family.symmetric:
+            continue
+        lam, exact = np.asarray(sol.multipliers), plain.acceleration(functions, t, q, v)[1]
+        if lam.shape != exact.shape or not np.all(np.isfinite(lam)):
+            return f"multipliers of shape {lam.shape}, expected {exact.shape}, or not finite"
+        worst.append(np.max(np.abs(lam - exact)) / (1 + np.max(np.abs(exact))))
+        # Means over a step differ by O(h). A start without the multiplier ("momentum") leaves an alternating part.
+        if len(worst) < len(runs) or "momentum" in text or worst[-1] < max(0.6 * worst[-3], 1e-6):
+            continue
+        if len(runs) == FINEST:
             return f"multipliers do not converge: off by {', '.join(f'{x:.2e}' for x in worst)}"
-        worst.append(_multipliers(members, i, functions, simulate(members, i, text, STEPS * 2 ** len(worst))))
+        _finer(members, i, text, runs)
     return None
 
 
-def _multipliers(members: Members, i: int, functions, sol: da.Trajectory) -> float:
-    """How far the multipliers of a run are from those of its states, by the equations of motion."""
-    q, v, _ = members.case(i).states(sol)
-    t = np.asarray(sol.t)[:, None] if members.family.timed else 0.0
-    lam, exact = np.asarray(sol.multipliers), plain.acceleration(functions, t, q, v)[1]
-    if lam.shape != exact.shape:
-        return np.inf
-    return float(np.max(np.abs(lam - exact)) / (1 + np.max(np.abs(exact))))
+def _finer(members: Members, i: int, text: str, runs: list[da.Trajectory]) -> None:
+    """Adds the run with half the step of the last one."""
+    runs.append(simulate(members, i, text, STEPS * 2 ** len(runs)))
 
 
 def _refuses(count: Count, error: ValueError, expected: bool, label: str) -> None:

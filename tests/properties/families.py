@@ -196,7 +196,7 @@ class Family:
         return value
 
     @property
-    def defines(self) -> tuple[str, ...]:
+    def gives(self) -> tuple[str, ...]:
         names = ["lagrangian"] if self.given == "lagrangian" else ["metric", "potential"]
         if self.constrained:
             names += {"forms": ["constraints"], "frame": ["frame"], "both": ["constraints", "frame"]}[
@@ -395,7 +395,7 @@ class Body(Family):
         return wave(xp, p["push"], t, q, 1) - p["drag"] * v
 
     @property
-    def defines(self):
+    def gives(self):
         names = [] if self.free else ["potential"]
         names += ["constraints"] if self.m else []
         names += ["offsets"] if self.affine else []
