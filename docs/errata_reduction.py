@@ -54,7 +54,9 @@ def time_forces():
         reduced = da.reduce(particle, da.EDLA(), SHIFT)
         full = da.simulate(particle, da.EDLA(), *particle.start(), h=H, steps=60)
         path = reduced.project(full)
-        right, printed = (_time_equation(reduced, path.t, path.q, full.step_data["h"], x) for x in (True, False))
+        right, printed = (
+            _time_equation(reduced, path.t, path.q, full.step_data["h"], x) for x in (True, False)
+        )
         _say(f"{name}, 60 steps of the full method: the reduced equation of energies is off by")
         _say(f"    {right:.0e} with F^-_t and F^+_t, {printed:.2g} without")
         assert right < ROUNDING
