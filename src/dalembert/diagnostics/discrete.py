@@ -17,6 +17,7 @@ from dalembert.diagnostics.stepmap import as_shared
 from dalembert.discrete import projectors
 from dalembert.methods import Method, Reflecting
 from dalembert.model import (
+    Mechanics,
     System,
     Trait,
     as_arrays,
@@ -145,7 +146,7 @@ def phase_determinant(system: System, method: Method, h: float, q: Any, u: Any) 
     return _row_by_row(_determinant)(as_shared(system, method, h), *as_rows(system, q, u))
 
 
-def _as_velocities(system: System, q: Array, columns: Array) -> Array:
+def _as_velocities(system: Mechanics, q: Array, columns: Array) -> Array:
     """Velocities at q, from derivatives of its numbers."""
 
     def one(x):
@@ -228,7 +229,7 @@ def discrete_laws(system: System, method: Method, h: float, q: Any, u: Any) -> D
     )
 
 
-def _projector(system: System, q: Any) -> np.ndarray:
+def _projector(system: Mechanics, q: Any) -> np.ndarray:
     return np.asarray(projectors(system, jnp.asarray(q))[0])
 
 

@@ -141,24 +141,24 @@ def fibration_defects(
     return Fibration(float(driver), float(np.max(_apart((q3, u3), (q1, u1), h))))
 
 
-def _place(system: System, q: Array, u: Array, b: Array, dq: Array, dw: Array) -> tuple[Array, Array]:
+def _place(system: Mechanics, q: Array, u: Array, b: Array, dq: Array, dw: Array) -> tuple[Array, Array]:
     """The state near (q, u) on D whose coordinates differ by dq, dw in the frame b, extended smoothly."""
     w = b.T @ system.metric(q) @ (u - system.drift(q))
     near = system.space.displaced(q, dq)
     return near, system.drift(near) + nearest_frame(system, near, b) @ (w + dw)
 
 
-def _place_freely(system: System, q: Array, u: Array, dq: Array, du: Array) -> tuple[Array, Array]:
+def _place_freely(system: Mechanics, q: Array, u: Array, dq: Array, du: Array) -> tuple[Array, Array]:
     return system.space.displaced(q, dq), u + du
 
 
-def _read(system: System, q: Array, u: Array, base: Array, b: Array) -> Array:
+def _read(system: Mechanics, q: Array, u: Array, base: Array, b: Array) -> Array:
     """The coordinates (q, w) of a state near the configuration where b was taken."""
     w = nearest_frame(system, q, b).T @ system.metric(q) @ (u - system.drift(q))
     return jnp.concatenate([system.space.difference(base, q), w])
 
 
-def _read_freely(system: System, q: Array, u: Array, base: Array) -> Array:
+def _read_freely(system: Mechanics, q: Array, u: Array, base: Array) -> Array:
     return jnp.concatenate([system.space.difference(base, q), u])
 
 

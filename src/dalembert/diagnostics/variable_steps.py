@@ -19,7 +19,7 @@ from dalembert.discrete import (
     spacetime_momentum_residual,
 )
 from dalembert.methods import EDLA, Reference, well_posedness
-from dalembert.model import SpaceTime, System, as_arrays, check_system, lower
+from dalembert.model import Mechanics, SpaceTime, System, as_arrays, check_system, lower
 from dalembert.numerics import compiled, newton
 from dalembert.simulation import Trajectory, simulate
 
@@ -133,7 +133,7 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
             np.ptp(np.asarray(trajectory.step_data["E_plus"])[1:]) / max(size, np.finfo(float).tiny)
         )
     momentum = {}
-    for i, name in enumerate(SpaceTime(shared[0]).sections()):
+    for i, name in enumerate(SpaceTime(shared[0].system).sections()):
         residual, scale = (np.asarray(x) for x in _momentum(*shared, jnp.asarray(z), i))
         momentum[name] = float(np.max(np.abs(residual)) / max(np.max(scale), np.finfo(float).tiny))
     pick = np.unique(np.linspace(0, len(z) - 1, rows).astype(int))
@@ -154,13 +154,13 @@ def _triples(trajectory: Trajectory) -> np.ndarray:
 
 
 @compiled
-def _momentum(system: System, method: EDLA, z: Array, which: Array) -> tuple[Array, Array]:
-    sections = list(SpaceTime(system).sections().values())
+def _momentum(system: Mechanics, method: EDLA, z: Array, which: Array) -> tuple[Array, Array]:
+    whole = SpaceTime(system.system)
+    sections = list(whole.sections().values())
 
     def one(z):
         found = [spacetime_momentum_residual(method.discrete_lagrangian, system, s, z) for s in sections]
         arrived = spacetime_derivatives(method.discrete_lagrangian, system, *between(z[0], z[1]))[1]
-        whole = SpaceTime(system)
         sizes = [jnp.sum(jnp.abs(whole.generators(z[1]) @ s(z[1])) * jnp.abs(arrived)) for s in sections]
         return jnp.stack(found)[which], jnp.stack(sizes)[which]
 
@@ -168,7 +168,7 @@ def _momentum(system: System, method: EDLA, z: Array, which: Array) -> tuple[Arr
 
 
 @compiled
-def _symplectic(system: System, method: EDLA, z: Array, lam: Array) -> Array:
+def _symplectic(system: Mechanics, method: EDLA, z: Array, lam: Array) -> Array:
     """The defect and the change at one triple; the next point is solved for again, so that it has derivatives."""
     ld, constraint, size = method.discrete_lagrangian, method.discrete_constraint, z.shape[1]
 

@@ -110,7 +110,7 @@ def constraint_value(
     return constraint.over_step(lower(system), q0, q1, u, h)
 
 
-def check_constraint(constraint: DiscreteConstraint, system: System) -> None:
+def check_constraint(constraint: DiscreteConstraint, system: System | Mechanics) -> None:
     """Refuses a discrete constraint that does not return one number per one-form."""
 
     def expected():

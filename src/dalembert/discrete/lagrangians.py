@@ -199,7 +199,7 @@ class CustomLagrangian(DiscreteLagrangian):
         return self.function(m.system, q0, q0 + h * u, h)
 
 
-def check_lagrangian(ld: DiscreteLagrangian, system: System) -> None:
+def check_lagrangian(ld: DiscreteLagrangian, system: System | Mechanics) -> None:
     """Refuses a discrete Lagrangian that does not return one real number."""
     check_value(f"the discrete Lagrangian {ld.cli_name}", ld, system, lambda: ("a number (shape ())", ()))
 
@@ -207,7 +207,9 @@ def check_lagrangian(ld: DiscreteLagrangian, system: System) -> None:
 _checked = Recent(256)
 
 
-def check_value(label: str, rule: Any, system: System, expected: Callable[[], tuple[str, tuple]]) -> None:
+def check_value(
+    label: str, rule: Any, system: System | Mechanics, expected: Callable[[], tuple[str, tuple]]
+) -> None:
     """Refuses a rule over a step that does not return what is expected, told in words and as a shape.
 
     The shape depends on the kind of the rule and of the system alone, so that a kind is looked at once.

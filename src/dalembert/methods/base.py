@@ -63,8 +63,8 @@ class State(NamedTuple):
 
     q: Array
     v: Array
-    t: Array | None = None
-    """In a run it is always there. None stands for a time that does not matter."""
+    t: Any = None
+    """An array; in a run it is always there. None stands for a time that does not matter."""
 
     @staticmethod
     def of(q: Any, v: Any, t: Any = None) -> "State":

@@ -39,13 +39,13 @@ def check_start(
         values.append(x)
     q, v = values
     check_turns(system, q)
-    system = lower(as_arrays(system)).at(np.asarray(t0, float))
-    survey = call(system, q, v, *samples(system))
+    m = lower(as_arrays(system)).at(np.asarray(t0, float))
+    survey = call(m, q, v, *samples(m))
     survey = jax.tree.map(np.asarray, survey)
-    _check_element(system, survey.defect)
-    _check_lagrangian(system, q, survey)
-    _check_constraints(system, q, v, survey)
-    _check_angles(system, survey)
+    _check_element(m, survey.defect)
+    _check_lagrangian(m, q, survey)
+    _check_constraints(m, q, v, survey)
+    _check_angles(m, survey)
     for name, normal in survey.sections.items():
         if not normal <= TOLERANCE:
             raise ValueError(

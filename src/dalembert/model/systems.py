@@ -189,8 +189,8 @@ class Mechanics(eqx.Module):
 
     system: System
     """What the user wrote, with its parameters."""
-    t: Array | None
-    """The time; None where nothing depends on it, or where it has not been set."""
+    t: Any
+    """The time, an array; None where nothing depends on it, or where it has not been set."""
     traits: frozenset[Trait] = eqx.field(static=True)
     given: frozenset[str] = eqx.field(static=True)
     """The functions that the user gave."""

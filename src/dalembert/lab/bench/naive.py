@@ -78,7 +78,7 @@ def _xla_and_native(system: System, method: Any, start: Any, h: float, steps: in
     def by(engine: Any) -> Callable[[], Any]:
         def call() -> Any:
             loop = engine(*made)
-            loop.begin(State(*(jnp.asarray(x, float) for x in start), jnp.zeros(())))
+            loop.begin(State(jnp.asarray(start[0], float), jnp.asarray(start[1], float), jnp.zeros(())))
             return loop.run(steps, steps)
 
         return call

@@ -129,6 +129,7 @@ def measure(lab: Lab) -> Measured:
 def kept(run: Trajectory) -> Kept:
     """Momenta from pairs of points, and the momentum equation from triples."""
     q, h = np.asarray(run.q), np.full(len(run.q), STEP)
+    assert run.system is not None
     system = lower(as_arrays(run.system))
     momenta = over_rows(_momenta)(system, q[:-1], q[1:], h[1:])
     equation = over_rows(_equation)(system, q[:-2], q[1:-1], q[2:], h[2:])
