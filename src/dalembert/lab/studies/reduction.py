@@ -14,7 +14,7 @@ from dalembert.lab.studies.drawing import panels
 from dalembert.lab.studies.result import Cell, Picture, Result, Table, number
 from dalembert.lab.studies.shared_runs import Lab
 from dalembert.methods import EDLA, VariationalDLA
-from dalembert.model import Symmetry, System, as_arrays, lower
+from dalembert.model import Symmetry, System, as_arrays
 from dalembert.numerics import over_rows
 from dalembert.reduction import ReducedRheonomicSystem, ReducedSystem, classify, reduce
 from dalembert.simulation import Trajectory, simulate
@@ -229,7 +229,7 @@ def _forces(core: Any, r0: Any, r1: Any, h: Any) -> Any:
 
 def forces_at(reduced: Reduced, r0: Any, r1: Any, h: Any) -> tuple[np.ndarray, np.ndarray]:
     """beta0 and beta1 at rows of pairs."""
-    return over_rows(_forces)(lower(as_arrays(reduced)), r0, r1, h)
+    return over_rows(_forces)(as_arrays(reduced), r0, r1, h)
 
 
 def forces_of(name: str, reduced: Reduced) -> Forces:
