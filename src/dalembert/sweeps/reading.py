@@ -11,7 +11,8 @@ import numpy as np
 from dalembert.methods import Method, method_named
 from dalembert.model import System, wrong
 from dalembert.sweeps.names import Quantities
-from dalembert.sweeps.reductions import REDUCTIONS, section_of
+from dalembert.sweeps.reductions import REDUCTIONS
+from dalembert.sweeps.schema import Entries, distribution_of, fitted, values_of
 from dalembert.sweeps.spec import (
     METHOD,
     START,
@@ -19,94 +20,117 @@ from dalembert.sweeps.spec import (
     Axis,
     Complaint,
     Spec,
-    distribution_of,
     is_number,
     is_whole,
     name_of,
     named,
     source_of,
     unsendable,
-    values_of,
 )
 
+MOST = 2.0**53
+"""Steps of a run: beyond it, numbers of 64 bits do not tell a step from the next."""
+Find = Callable[[str], Any]
+"""The class of a system from its name."""
 
-class Entries:
-    """What the user gave, and the way to complain about it."""
 
-    def __init__(self, given: dict[str, Any], complaint: Complaint):
+def read(spec: Any, find: Find) -> Spec:
+    """The checked spec; ValueError with the key, and of a file the line, of what is wrong."""
+    if isinstance(spec, Spec):
+        return spec
+    complaint = Complaint()
+    if isinstance(spec, str | Path):
+        path = Path(spec)
+        if not path.is_file():
+            raise FileNotFoundError(f"no spec at {path}: expected a TOML file, or a dictionary from Python")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path.name} is not a TOML file: it is not text in UTF-8 ({error})") from None
+        complaint = Complaint(path.name, text)
+        try:
+            spec = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:  # of tomllib, and of numbers with too many digits
+            raise ValueError(f"{path.name}: {error}") from None
+    if not isinstance(spec, Mapping):
+        raise ValueError(f"a spec is the path of a TOML file or a dictionary, got {type(spec).__name__}")
+    return Reader(fitted(Entries, spec, complaint, "entry of a spec"), complaint, find).read()
+
+
+class Reader:
+    """Goes through a spec, key by key, and checks what its entries mean."""
+
+    def __init__(self, given: Entries, complaint: Complaint, find: Find):
         self.given, self.complaint = given, complaint
+        self.objects: dict[str, Any] = {}
+        self.units: dict[str, str] = {}
+        self.sources: dict[str, str | None] = {}
+        self.kind = self._system(find)
+        maker = None if given.members is None else self._function("members", given.members)
+        self.made = None if maker is None else self._keep(maker)
+        self.known = Quantities(self.kind, maker, complaint)
 
-    def table(self, key: str) -> dict[str, Any]:
-        """A table, which must have entries where it is there."""
-        given = self.given.get(key, {})
-        if not isinstance(given, Mapping):
-            raise self.complaint(key, f"must be a table, got {given!r}")
-        if key in self.given and not given and key != "parameters":
-            raise self.complaint(key, "is empty: there is nothing to sweep")
-        return dict(given)
+    def read(self) -> Spec:
+        """Everything, checked."""
+        axes = self._axes()
+        if not axes:
+            raise self.complaint("grid", "nothing is swept; give [grid], [list] or [random]")
+        swept = [key for axis in axes for key in axis.keys]
+        for key in swept:
+            if swept.count(key) > 1:
+                raise self.complaint(self.known.places[key], "is swept twice; keep one")
+        self.known.all_taken(swept)
+        length = self._length(axes, swept)
+        told = {
+            "system": self.system_name,
+            "instance": self._instance(),
+            "parameters": self._parameters(swept),
+            "method": self._method(swept),
+            "start": self._start(swept),
+            **length,
+            "t0": self.given.t0,
+            "seed": self.given.seed,
+            "project": self.given.project,
+            "members": self.made,
+            "reduce": self._reduce(),
+            "window": self.given.window,
+            "section": self._section(),
+            "block": self.given.block,
+            "axes": [list(axis) for axis in axes],
+            "units": self.units,
+            "sources": {name: digest for name, digest in sorted(self.sources.items()) if digest},
+        }
+        if ("section" in told["reduce"]) != (told["section"] is not None):
+            which = "section" if told["section"] is None else "reduce"
+            raise self.complaint(which, 'a section needs both [section] and "section" in reduce')
+        return Spec(told, self.objects)
 
-    def flat(self, key: str) -> dict[str, Any]:
+    def _axes(self) -> list[Axis]:
+        """The dimensions."""
+        return [*self._grid(), *self._list(), *self._random()]
+
+    def _flat(self, key: str) -> dict[str, Any]:
         """A table in which q0 and v0 may be tables of their own: v0.xi = ... is read as "v0.xi" = ..."""
         flat: dict[str, Any] = {}
-        for name, given in self.table(key).items():
-            if name in ("q0", "v0") and isinstance(given, Mapping):
+        table = getattr(self.given, key)
+        if key in self.given.model_fields_set and not table:
+            raise self.complaint(key, "is empty: there is nothing to sweep")
+        for name, given in table.items():
+            if name in ("q0", "v0") and isinstance(given, dict):
                 flat |= {f"{name}.{inner}": x for inner, x in given.items()}
             else:
                 flat[name] = given
         return flat
 
-    def number(self, key: str, default: Any) -> Any:
-        """A finite number."""
-        given = self.given.get(key, default)
-        if given is not None and not is_number(given):
-            raise self.complaint(key, f"must be one finite number, got {given!r}")
-        return None if given is None else float(given)
-
-    def positive(self, key: str) -> float | None:
-        """A positive number, or None."""
-        given = self.number(key, None)
-        if given is not None and given <= 0:
-            raise self.complaint(key, f"must be positive, got {given!r}")
-        return given
-
-    def whole(self, key: str, default: Any, least: int) -> Any:
-        """A whole number."""
-        given = self.given.get(key, default)
-        if given is not None and (not is_whole(given) or given < least):
-            raise self.complaint(key, f"must be a whole number of at least {least}, got {given!r}")
-        return None if given is None else int(given)
-
-    def flag(self, key: str) -> bool:
-        """True or false."""
-        given = self.given.get(key, False)
-        if not isinstance(given, bool):
-            raise self.complaint(key, f"must be true or false, got {given!r}")
-        return given
-
-
-class Swept(Entries):
-    """The three tables, and the units of what stands in them."""
-
-    known: Quantities
-
-    def __init__(self, given: dict[str, Any], complaint: Complaint):
-        super().__init__(given, complaint)
-        self.objects: dict[str, Any] = {}
-        self.units: dict[str, str] = {}
-
-    def axes(self) -> list[Axis]:
-        """The dimensions."""
-        return [*self._grid(), *self._list(), *self._random()]
-
     def _grid(self) -> list[Axis]:
         axes = []
-        for key, given in self.flat("grid").items():
+        for key, given in self._flat("grid").items():
             values = self._values("grid", key, given)
             axes.append(Axis(named(key), len(values), {key: values}))
         return axes
 
     def _list(self) -> list[Axis]:
-        columns = {key: self._values("list", key, given, True) for key, given in self.flat("list").items()}
+        columns = {key: self._values("list", key, given, True) for key, given in self._flat("list").items()}
         sizes = {key: len(values) for key, values in columns.items()}
         if len(set(sizes.values())) > 1:
             told = ", ".join(f"{key} {n}" for key, n in sizes.items())
@@ -116,7 +140,7 @@ class Swept(Entries):
     def _values(self, table: str, key: str, given: Any, again: bool = False) -> Any:
         where = f"{table}.{key}"
         self.known.check(where, key)
-        if key == METHOD and isinstance(given, list | tuple):
+        if key == METHOD and isinstance(given, list):
             given = [self.spelled(where, x) for x in given]
         values, unit = values_of(self.complaint, where, given, again)
         self._unit(where, key, unit)
@@ -130,7 +154,7 @@ class Swept(Entries):
         return values
 
     def _random(self) -> list[Axis]:
-        given = self.flat("random")
+        given = self._flat("random")
         if not given:
             return []
         count = given.pop("count", None)
@@ -184,89 +208,6 @@ class Swept(Entries):
             raise self.complaint(key, str(error)) from None
         return given
 
-
-KEYS = (
-    "system", "parameters", "method", "start", "h", "steps", "save_every", "time", "rows", "t0", "seed", "project",
-    "members", "reduce", "window", "section", "block", "grid", "list", "random",
-)  # fmt: skip
-MOST = 2.0**53
-"""Steps of a run: beyond it, numbers of 64 bits do not tell a step from the next."""
-Find = Callable[[str], Any]
-"""The class of a system from its name."""
-
-
-def read(spec: Any, find: Find) -> Spec:
-    """The checked spec; ValueError with the key, and of a file the line, of what is wrong."""
-    if isinstance(spec, Spec):
-        return spec
-    complaint = Complaint()
-    if isinstance(spec, str | Path):
-        path = Path(spec)
-        if not path.is_file():
-            raise FileNotFoundError(f"no spec at {path}: expected a TOML file, or a dictionary from Python")
-        try:
-            text = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path.name} is not a TOML file: it is not text in UTF-8 ({error})") from None
-        complaint = Complaint(path.name, text)
-        try:
-            spec = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:  # of tomllib, and of numbers with too many digits
-            raise ValueError(f"{path.name}: {error}") from None
-    if not isinstance(spec, Mapping):
-        raise ValueError(f"a spec is the path of a TOML file or a dictionary, got {type(spec).__name__}")
-    for key in spec:
-        if key not in KEYS:
-            raise complaint(str(key), str(wrong("entry of a spec", str(key), KEYS)))
-    return Reader(dict(spec), complaint, find).read()
-
-
-class Reader(Swept):
-    """Goes through a spec key by key."""
-
-    def __init__(self, given: dict[str, Any], complaint: Complaint, find: Find):
-        super().__init__(given, complaint)
-        self.sources: dict[str, str | None] = {}
-        self.kind = self._system(find)
-        maker = self._function("members", given["members"]) if "members" in given else None
-        self.made = None if maker is None else self._keep(maker)
-        self.known = Quantities(self.kind, maker, complaint)
-
-    def read(self) -> Spec:
-        """Everything, checked."""
-        axes = self.axes()
-        if not axes:
-            raise self.complaint("grid", "nothing is swept; give [grid], [list] or [random]")
-        swept = [key for axis in axes for key in axis.keys]
-        for key in swept:
-            if swept.count(key) > 1:
-                raise self.complaint(self.known.places[key], "is swept twice; keep one")
-        self.known.all_taken(swept)
-        length = self._length(axes, swept)
-        told = {
-            "system": self.system_name,
-            "instance": self._instance(),
-            "parameters": self._parameters(swept),
-            "method": self._method(swept),
-            "start": self._start(swept),
-            **length,
-            "t0": self.number("t0", 0.0),
-            "seed": self.whole("seed", 0, 0),
-            "project": self.flag("project"),
-            "members": self.made,
-            "reduce": self._reduce(),
-            "window": self.positive("window"),
-            "section": section_of(self.complaint, self.given.get("section"), self.known),
-            "block": self.whole("block", None, 1),
-            "axes": [list(axis) for axis in axes],
-            "units": self.units,
-            "sources": {name: digest for name, digest in sorted(self.sources.items()) if digest},
-        }
-        if ("section" in told["reduce"]) != (told["section"] is not None):
-            which = "section" if told["section"] is None else "reduce"
-            raise self.complaint(which, 'a section needs both [section] and "section" in reduce')
-        return Spec(told, self.objects)
-
     def _keep(self, thing: Any) -> str:
         """The name of a class or function; what cannot be imported by it is sent along."""
         name, importable = name_of(thing)
@@ -280,7 +221,7 @@ class Reader(Swept):
         return name
 
     def _system(self, find: Find) -> Any:
-        given = self.given.get("system")
+        given = self.given.system
         if given is None:
             raise self.complaint("system", 'is missing; name one of the zoo, or your own as "module:Class"')
         try:
@@ -322,7 +263,7 @@ class Reader(Swept):
         return found
 
     def _parameters(self, swept: list[str]) -> dict[str, Any]:
-        given = self.table("parameters")
+        given = dict(self.given.parameters)
         for key, value in given.items():
             where = f"parameters.{key}"
             if isinstance(self.kind, System):
@@ -332,9 +273,7 @@ class Reader(Swept):
                 raise self.complaint(where, str(message))
             if key in swept:
                 raise self.complaint(where, "is swept as well; keep one")
-            if isinstance(value, np.ndarray | np.number):
-                given[key] = value.tolist()
-            elif not isinstance(value, str | bool) and not is_number(value) and not _is_array(value):
+            if not isinstance(value, str | bool) and not is_number(value) and not _is_array(value):
                 raise self.complaint(
                     where, f"must be a finite number, a list of such, or a text, got {value!r}"
                 )
@@ -346,7 +285,7 @@ class Reader(Swept):
         return given
 
     def _method(self, swept: list[str]) -> str | None:
-        given = self.given.get("method")
+        given = self.given.method
         if given is None:
             if METHOD not in swept:
                 raise self.complaint("method", 'is missing; give one such as "frame", or a list in [grid]')
@@ -356,31 +295,36 @@ class Reader(Swept):
         return self.spelled("method", given)
 
     def _start(self, swept: list[str]) -> Any:
-        given = self.given.get("start")
+        given = self.given.start
         if given is not None and START in swept:
             raise self.complaint("start", "is swept as well; keep one")
         if given is None or isinstance(given, str):
             return given
-        if not isinstance(given, Mapping) or set(given) != {"q", "v"}:
+        if not isinstance(given, dict) or set(given) != {"q", "v"}:
             raise self.complaint("start", "takes a name, or {q = [...], v = [...]}")
-        found = {}
         for part in ("q", "v"):
-            numbers: Any = given[part]
-            if not isinstance(numbers, list | tuple | np.ndarray) or not all(map(is_number, numbers)):
+            if not isinstance(given[part], list) or not all(map(is_number, given[part])):
                 raise self.complaint(
                     f"start.{part}", f"must be a list of finite numbers, got {given[part]!r}"
                 )
-            found[part] = [float(x) for x in numbers]
-        return found
+        return {part: [float(x) for x in given[part]] for part in ("q", "v")}
+
+    def _section(self) -> dict[str, Any] | None:
+        given, names = self.given.section, self.known.names("q0")
+        if given is None:
+            return None
+        if names is not None and given.coordinate not in names:
+            raise self.complaint("section.coordinate", str(wrong("coordinate", given.coordinate, names)))
+        return given.model_dump()
 
     def _length(self, axes: list[Axis], swept: list[str]) -> dict[str, Any]:
         """Step size, number of steps and rows kept."""
-        h = self.positive("h")
+        h = self.given.h
         if h is None and STEP not in swept and not self.made:
             h = self.kind.step
             if not is_number(h):
                 raise self.complaint("h", "is missing; give a step size, or values in [grid]")
-        if h is not None and "h" in self.given and STEP in swept:
+        if self.given.h is not None and STEP in swept:
             raise self.complaint("h", "is swept as well; keep one")
         for axis in axes:
             for x in axis.columns.get(STEP, ()):
@@ -391,10 +335,10 @@ class Reader(Swept):
                     raise self.complaint(
                         self.known.places[STEP], "a step must be positive; draw it from such values"
                     )
-        steps, time = self.whole("steps", None, 1), self.positive("time")
+        steps, time = self.given.steps, self.given.time
         if (steps is None) == (time is None):
             raise self.complaint("steps", "give either steps, or time and the steps follow from h")
-        every, rows = self.whole("save_every", None, 1), self.whole("rows", None, 2)
+        every, rows = self.given.save_every, self.given.rows
         if every is not None and time is not None:
             raise self.complaint("save_every", "goes with steps; with time give rows, how many are kept")
         if rows is not None and steps is not None:
@@ -414,7 +358,7 @@ class Reader(Swept):
         return told
 
     def _reduce(self) -> list[str]:
-        given = self.given.get("reduce", ["final", "energy"])
+        given = self.given.reduce
         entries = list(given.items()) if isinstance(given, Mapping) else given
         if not isinstance(entries, list | tuple) or not len(entries):
             raise self.complaint("reduce", f'takes a list such as ["final", "energy"], got {given!r}')

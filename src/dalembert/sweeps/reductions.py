@@ -8,39 +8,11 @@ import numpy as np
 
 from dalembert.diagnostics import Latitude, judged_together
 from dalembert.diagnostics.series import VERDICTS, judged
-from dalembert.model import System, Trait, lower, wrong
+from dalembert.model import System, Trait, lower
 from dalembert.simulation import Status, Trajectory
-from dalembert.sweeps.spec import Complaint, is_number, is_whole, named
+from dalembert.sweeps.spec import named
 
-ENTRIES = ("coordinate", "at", "direction", "count")
 DIRECTIONS = {"up": 1, "down": -1, "both": 0}
-
-
-def section_of(complaint: Complaint, given: Any, known: Any) -> dict[str, Any] | None:
-    """The section of a spec, checked: coordinate, at, direction, count."""
-    if given is None:
-        return None
-    if not isinstance(given, dict):
-        raise complaint("section", f'takes a table such as {{coordinate = "xi", count = 50}}, got {given!r}')
-    found = {"at": 0.0, "direction": "up", "count": 100, **given}
-    for key in found:
-        if key not in ENTRIES:
-            raise complaint(f"section.{key}", str(wrong("entry of a section", key, ENTRIES)))
-    names = known.names("q0")
-    name = found.get("coordinate")
-    if name is None:
-        raise complaint("section.coordinate", "is missing: which coordinate crosses the section?")
-    if not isinstance(name, str) or (names is not None and name not in names):
-        raise complaint("section.coordinate", str(wrong("coordinate", str(name), names or ())))
-    if not is_number(found["at"]):
-        raise complaint("section.at", f"must be one finite number, got {found['at']!r}")
-    if not isinstance(found["direction"], str) or found["direction"] not in DIRECTIONS:
-        raise complaint(
-            "section.direction", f"must be one of {', '.join(DIRECTIONS)}, got {found['direction']!r}"
-        )
-    if not is_whole(found["count"]) or found["count"] < 1:
-        raise complaint("section.count", f"must be a whole number of at least 1, got {found['count']!r}")
-    return {**found, "at": float(found["at"]), "count": int(found["count"])}
 
 
 def crossings(
