@@ -69,7 +69,7 @@ class OtherMetric(da.LieGNI):
     """The method whose reflection uses the identity instead of the kinetic metric."""
 
     def reflect(self, system, q, plus):
-        mass, a = system.metric(q), system.constraints(q)[0]
+        mass, a = system.metric(q), system.rows(q)[0]
         p = matvec(mass, plus)
         u = solve_spd(mass, p - 2 * a * jnp.sum(a * p) / jnp.sum(a * a))
         return 0.5 * (u + plus), u
@@ -109,7 +109,7 @@ class WithoutInverse(da.LieGNI):
 
     def free_step(self, system, q, u, h):
         q1, _, report = super().free_step(system, q, u, h)
-        group, mass = system.group, system.metric(q)
+        group, mass = system.space, system.metric(q)
         back = group.multiply(group.inverse(q1), q)
         return q1, solve_spd(mass, matvec(group.adjoint(back).T, matvec(mass, u))), report
 
@@ -141,7 +141,7 @@ class Tilted(da.LieGNI):
 
     def init(self, system, state, h):
         memory = super().init(system, state, h)
-        return memory._replace(u=memory.u + 0.3 * system.constraints(state.q)[0])
+        return memory._replace(u=memory.u + 0.3 * system.rows(state.q)[0])
 
 
 def average_momentum():

@@ -268,6 +268,8 @@ class Mechanics(eqx.Module):
             return null_space(self.frame(q).T).T
         return jnp.zeros((0, self.velocity_dimension), q.dtype)
 
+    constraints = Renamed("rows")
+
     def frame(self, q: Array) -> Array:
         """B(q), whose columns span D."""
         if "frame" in self.given:
