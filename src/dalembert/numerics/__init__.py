@@ -28,12 +28,16 @@ from dalembert.numerics.rotations import (
     sine_ratio,
     versine_ratio,
 )
+from dalembert.numerics.shapes import Numbers, Rows, Vector
 
 __all__ = [
     "NewtonInfo",
+    "Numbers",
     "Recent",
     "Recipe",
     "Renamed",
+    "Rows",
+    "Vector",
     "compiled",
     "cosine",
     "cotangent_ratio",

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int, Shaped
 
 from dalembert.methods import Method, Status, parasitic_amplitude
 from dalembert.model import (
@@ -20,7 +21,7 @@ from dalembert.model import (
     power_and_change,
     total_energy,
 )
-from dalembert.numerics import Renamed, compiled, current, fingerprint, is_traced
+from dalembert.numerics import Numbers, Renamed, compiled, current, fingerprint, is_traced
 
 if TYPE_CHECKING:
     import xarray
@@ -64,20 +65,20 @@ class Trajectory(eqx.Module):
     system given by a frame alone they refer to one-forms computed from it, which may change from row to row.
     """
 
-    t: Any
+    t: Float[Numbers, "*_ rows"]
     """(K,) times."""
-    q: Any
+    q: Float[Numbers, "*members rows n"]
     """(K, n) configurations."""
-    v: Any
+    v: Float[Numbers, "*members rows k"]
     """(K, n) velocities, which satisfy the constraint."""
-    v_full: Any
+    v_full: Float[Numbers, "*members rows k"]
     """(K, n) the method's own velocities."""
-    lam: Any
+    lam: Float[Numbers, "*members rows m"] | None
     """(K, m) the method's multipliers; None where they are those of the exact motion."""
-    code: Any
-    steps: Any
+    code: Int[Numbers, "*members"]
+    steps: Int[Numbers, "*members"]
     """How many steps succeeded."""
-    residual: Any
+    residual: Float[Numbers, "*members"]
     """Size of the last correction of the last step's Newton solve, relative to the velocity."""
     system: System | None
     method: Method | None
@@ -87,12 +88,12 @@ class Trajectory(eqx.Module):
     """Of an ensemble: which leaves of (system, method) hold one value per member."""
     stored: dict[str, Any] | None = None
     """What a file told of a run whose system is not at hand."""
-    near: Any = None
+    near: Float[Numbers, "*members rows n"] | None = None
     """(K, n) the configurations without the full turns of their angles, as the method knows them: an angle of many
     turns has lost digits. None where there are no angles."""
     fingerprint: int | None = eqx.field(static=True, default=None)
     """Of what the system's functions read when the run was made; they must still read the same to be measured by."""
-    step_data: dict[str, Any] = eqx.field(default_factory=dict)
+    step_data: dict[str, Shaped[Numbers, "*members rows"]] = eqx.field(default_factory=dict)
     """(K,) numbers the method says of the step that ends at a row, by name; those of EDLA are in its docstring."""
 
     told = Renamed("step_data")
@@ -105,14 +106,14 @@ class Trajectory(eqx.Module):
         return frozenset(Trait[name] for name in (self.stored or {}).get("traits", ()))
 
     @property
-    def multipliers(self) -> Any:
+    def multipliers(self) -> Float[Numbers, "*members rows m"]:
         """(K, m) multipliers of the one-forms."""
         if self.lam is not None:
             return self.lam
         return self._measured("multipliers", _multiplier, self.v)
 
     @property
-    def t_multipliers(self) -> Any:
+    def t_multipliers(self) -> Float[Numbers, "*_ rows"]:
         """(K,) the times at which the rows of `multipliers` count: `t`, or the middle or beginning of the last step.
 
         Those of DLA, DLA01 and DiscreteGradient are means over the step that ends at the row, and so belong to its
@@ -170,18 +171,18 @@ class Trajectory(eqx.Module):
             return float(self.t[-1])
         return float(self.t[0]) + int(self.steps) * float(self.h)
 
-    def energy(self, full: bool = False) -> Any:
+    def energy(self, full: bool = False) -> Float[Numbers, "*members rows"]:
         """(K,) total energy of v, or with `full=True` of the method's own velocity; of EDLA E^+ of the steps."""
         if full and "E_plus" in self.step_data:
             return self.step_data["E_plus"]
         name, v = ("energy_full", self.v_full) if full else ("energy", self.v)
         return self._measured(name, total_energy, v, self.near)
 
-    def moving_energy(self) -> Any:
+    def moving_energy(self) -> Float[Numbers, "*members rows"]:
         """(K,) of affine constraints: the energy less p . Z, Z the drift; kept where Z moves along a symmetry."""
         return self._measured("moving_energy", moving_energy, self.v, self.near)
 
-    def work(self) -> Any:
+    def work(self) -> Float[Numbers, "*members rows"]:
         """(K,) the work done on the system since the start by forces, affine constraints, and what depends on time.
 
         The energy changes by as much. Between two rows it is integrated from the power and its derivative at both, to
@@ -199,11 +200,11 @@ class Trajectory(eqx.Module):
             jnp.concatenate([jnp.zeros_like(here[..., :1]), jnp.cumsum(parts, axis=-1)], axis=-1)
         )
 
-    def constraint_residual(self) -> Any:
+    def constraint_residual(self) -> Float[Numbers, "*members rows"]:
         """(K,) the largest entry of A(q) v, or of A(q) v - b(q) where the constraints are affine."""
         return self._measured("constraint_residual", residual_at, self.v)
 
-    def parasitic_amplitude(self) -> Any:
+    def parasitic_amplitude(self) -> Float[Numbers, "*members rows"]:
         """(K,) of a GNI or leap-frog: the size of the part of its velocity that changes sign every step.
 
         |u - v - (h/2) M^-1 A^T lam| in the kinetic metric, with the multipliers of the exact motion.
@@ -211,7 +212,7 @@ class Trajectory(eqx.Module):
         return parasitic_amplitude(self)
 
     @property
-    def elements(self) -> Any:
+    def elements(self) -> Float[Numbers, "*members rows side side"]:
         """Of a system on a Lie group: (K, ...) the configurations as matrices."""
         if self.system is None or Trait.GROUP not in self.traits:
             raise ValueError(
