@@ -1,8 +1,8 @@
-"""What the scripts beside the pages share: showing entries by name."""
+"""Shared by the scripts beside the pages: shows entries by name."""
 
 
 def show(entries, names):
-    """Runs the entries of these names, all of them without any; each prints what it measures."""
+    """Runs the entries with these names, or all entries without names; each prints what it measures."""
     for name in entries if names in ([], ["all"]) else names:
         if name not in entries:
             raise SystemExit(f"no entry {name!r}; choose from: all, {', '.join(entries)}")

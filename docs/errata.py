@@ -1,4 +1,4 @@
-"""Shows what docs/errata.md says: `python docs/errata.py NAME ...`, or `all`; fails where it is not so."""
+"""Shows the evidence for docs/errata.md: `python docs/errata.py NAME ...`, or `all`; fails if the page is wrong."""
 
 import sys
 
@@ -47,7 +47,7 @@ def _rotating(eps, method, steps=30_000, eta=None, h=0.1):
 
 
 def driver_potential():
-    """V = cos(xi) - (eps/2) sin(2 xi) as printed makes both starts rotate and gives other energies."""
+    """With the printed V = cos(xi) - (eps/2) sin(2 xi), both starts rotate and the energies are different."""
     for sign, constant in ((-1, 0.0), (1, 1.0)):
         energies, turns = [], []
         for start in ("oscillating", "rotating"):
@@ -67,14 +67,14 @@ def driver_potential():
 
 
 def size_of_eps():
-    """The text says 0.1, the figures 0.5: only with 0.5 does DD visibly lose the driver's energy."""
+    """The text says 0.1, the figures say 0.5: only with 0.5 does DD visibly lose the driver's energy."""
     worst = {}
     for eps in (0.1, 0.5):
         sol = _rotating(eps, da.DiscreteGradient())
         coupled = CoupledSystem.of(sol.system)
         energy = over_rows(CoupledSystem.driver_energy)(coupled, sol.q, sol.v)
         worst[eps] = np.max(np.abs(energy - energy[0]))
-    _say("largest error of h by DD:", {k: f"{v:.1e}" for k, v in worst.items()})
+    _say("largest error of the driver's energy by DD:", {k: f"{v:.1e}" for k, v in worst.items()})
     assert worst[0.1] < 2e-3 < 3e-2 < worst[0.5]
 
 
@@ -87,7 +87,7 @@ def particle_kappa():
 
 
 def knife_force():
-    """Table 1 prints f = (0, -1); with it the perturbed knife edge shows no drift, with (1, 0) of (13) it does."""
+    """Table 1 prints f = (0, -1), with which the perturbed knife edge would not drift; with (1, 0) of (13) it does."""
     for f, expected in (((0.0, -1.0), 0.0), ((1.0, 0.0), -0.0500627356032308)):
         coupled = CoupledSystem.build(
             potential=lambda xi: 0 * xi,
@@ -113,7 +113,7 @@ def fibres():
 
 
 def average_over_a_turn():
-    """The mean of k in Proposition 5.4 is over [0, 2 pi]; over [0, 1], as printed, it is not zero."""
+    """The mean of k in Proposition 5.4 is taken over [0, 2 pi]; over [0, 1], as printed, it is not zero."""
     xi = np.linspace(0, 2 * np.pi, 20_001)
     whole = np.trapezoid(np.cos(xi), xi) / (2 * np.pi)
     printed = np.sin(1.0) / (2 * np.pi)
@@ -129,7 +129,7 @@ class Forgetful(da.LeapFrog):
 
 
 def leapfrog_memory():
-    """lam0 in (30) is the lam1 of the step before; without that memory the method is of order 1 and damps."""
+    """lam0 in (30) is the lam1 of the previous step; without this memory the method has order 1 and damps."""
     found = da.audit(ZOO.PendulumCVT(eps=0.5), Forgetful("momentum"), start="rotating", steps=30_000)
     for line in found.problems:
         _say(line)
@@ -172,7 +172,7 @@ class Midpoint(da.DiscreteGradient):
 
 
 def discrete_gradient_bar():
-    """In A.3 the gradient is the discrete one: with the gradient at the midpoint the energy is not kept."""
+    """The gradient in A.3 is the discrete gradient: with the gradient at the midpoint, the energy is not kept."""
     errors = []
     for method in (Midpoint(), da.DiscreteGradient()):
         energy = _rotating(0.5, method, 1000).energy(full=True)
@@ -182,7 +182,7 @@ def discrete_gradient_bar():
 
 
 def passenger_meant():
-    """Open problem 2 speaks of the driver's energy; every symplectic driver keeps that. The passenger's is meant."""
+    """Open problem 2 means the passenger's energy: every symplectic driver keeps the driver's energy."""
     for method in (da.DLA(0.5), da.LeapFrog("momentum")):
         sol = _rotating(0.5, method)
         coupled = CoupledSystem.of(sol.system)
@@ -215,7 +215,7 @@ def involution_of_the_rotating_driver():
 
 
 def dd_on_the_unperturbed_cvt():
-    """Not confirmed: DD drifts on the CVT with eps = 0. It is bounded, in every integral."""
+    """Not confirmed: DD drifts on the CVT with eps = 0. Every integral is bounded."""
     for start in ("oscillating", "rotating"):
         found = da.audit(ZOO.PendulumCVT(), da.DiscreteGradient(), start=start)
         words = {name: str(d.verdict) for name, d in found.integrals.items()}
@@ -224,7 +224,7 @@ def dd_on_the_unperturbed_cvt():
 
 
 def dd_and_the_knife_edge():
-    """Not confirmed: DD does not preserve the knife edge's fibration. It does; the pendulum CVT's it does not."""
+    """Not confirmed: DD breaks the fibration of the knife edge. It breaks only that of the pendulum CVT."""
     defects = {}
     for system, start in ((ZOO.KnifeEdge(eps=0.1), None), (ZOO.PendulumCVT(eps=0.5), "rotating")):
         sol = da.simulate(system, da.DiscreteGradient(), *system.start(start), h=0.1, steps=64)
@@ -238,7 +238,7 @@ def dd_and_the_knife_edge():
 
 
 def perturbed_knife_edge():
-    """Not confirmed: eps destroys the knife edge's fibration. It destroys the zero mean of k.f: v grows for ever."""
+    """Not confirmed: eps destroys the knife edge's fibration. The mean of k.f is no longer zero, so v grows."""
     for eps in (0.0, 0.1):
         knife = ZOO.KnifeEdge(eps=eps)
         found = structure(CoupledSystem.of(knife), *knife.start())
@@ -248,7 +248,7 @@ def perturbed_knife_edge():
 
 
 def leapfrog_on_the_knife_edge():
-    """Leap-frog's own energy is exact on the perturbed knife edge; only its normal momentum grows, with the speed."""
+    """On the perturbed knife edge, leap-frog's own energy is exact; only its normal momentum grows, with the speed."""
     knife = ZOO.KnifeEdge(eps=0.1)
     sol = da.simulate(knife, da.LeapFrog("momentum"), *knife.start(), h=np.pi / 10, steps=3000)
     own, plain = (np.max(np.abs(sol.energy(full=f) - sol.energy(full=f)[0])) for f in (True, False))
@@ -258,7 +258,7 @@ def leapfrog_on_the_knife_edge():
 
 
 def why_leapfrog_works():
-    """Open problem 2: a modified passenger energy is exact, so the passenger map is orthogonal; DLA's is not."""
+    """Open problem 2: a modified passenger energy is exact, so the passenger's map is orthogonal; DLA's is not."""
     sol = _rotating(0.5, da.LeapFrog("momentum"))
     x, p, h = sol.q[:, :2], sol.v_full[:, :2], 0.1
     modified = np.sum(p**2, axis=1) / 2 + (1 - h**2 / 4) * np.sum(x**2, axis=1) / 2
@@ -303,7 +303,7 @@ ENTRIES = {
 
 
 def main(names):
-    """Shows the entries of these names."""
+    """Shows the entries with these names."""
     show(ENTRIES, names)
 
 

@@ -1,4 +1,4 @@
-"""What docs/errata.md says about [cortes2003]; `python docs/errata.py NAME ...` shows it."""
+"""The evidence for what docs/errata.md says about [cortes2003]; `python docs/errata.py NAME ...` shows it."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from dalembert.model import SpaceTime
 
 ZOO = da.zoo
 MIDPOINT = Midpoint()
-# Rounding of a hundred steps or so, of numbers of order one; what is meant as a failure is a thousandth or more.
+# Rounding of about a hundred steps, for numbers of order one; a deliberate failure is a thousandth or more.
 ROUNDING, FAILURE = 1e-12, 1e-3
 
 
@@ -27,18 +27,18 @@ def _run(system, method=None, h=0.05, steps=40, **options):
 
 
 def _points(run):
-    """(K, 1 + n) the points (t, q) of a run."""
+    """The points (t, q) of a run, (K, 1 + n)."""
     return jnp.concatenate([jnp.asarray(run.t)[:, None], jnp.asarray(run.q)], axis=1)
 
 
 def _derivatives(system, z):
-    """(D1, D2) and (D3, D4) of L_d for every two neighbours of a path."""
+    """(D1, D2) and (D3, D4) of L_d for every pair of neighbours on a path."""
     found = jax.vmap(lambda a, b: spacetime_derivatives(MIDPOINT, system, *between(a, b)))
     return jax.jit(found)(z[:-1], z[1:])
 
 
 class WithoutTime(da.EDLA):
-    """The equations (6) as printed: no omega0 lam in the energy's."""
+    """The equations (6) as printed, without omega0 lam in the equation of energies."""
 
     def beginning(self, system, state, p, energy):
         s = super().beginning(system, state, p, energy)
@@ -46,7 +46,7 @@ class WithoutTime(da.EDLA):
 
 
 class Steered(da.RheonomicSystem):
-    """z' = (1 + sin(t)/2) y x': linear, with coefficients that depend on time; L does not."""
+    """z' = (1 + sin(t)/2) y x': a linear constraint whose coefficients depend on time; L does not."""
 
     coordinates = ("x", "y", "z")
 
@@ -64,7 +64,7 @@ class Steered(da.RheonomicSystem):
 
 
 def time_part_of_the_forms():
-    """tau_*(D) = TR does not make omega0 vanish: with z' = y x' + 0.3 cos t the equations (6) need omega0 lam."""
+    """tau_*(D) = TR does not make omega0 vanish: for z' = y x' + 0.3 cos t, the equations (6) need omega0 lam."""
     particle = ZOO.RheonomicParticle()
     _say("z' = y x' + 0.3 cos t, first steps of h = 0.1, 0.05, 0.025, until t = 1:")
     for method in (da.EDLA(), WithoutTime()):
@@ -80,13 +80,13 @@ def time_part_of_the_forms():
             assert made == [10, 20, 40]
             assert abs(order - 2) < 0.05  # the next power of h, at these steps
         else:
-            _say(f"without: runs end after {made} steps, the first of them given")
+            _say(f"without: runs end after {made} steps, of which the first is given")
             _say(f"    {run.status.value}")
             assert made == [2, 1, 1]
 
 
 def autonomous_is_not_enough():
-    """Proposition 4 needs omega0 = 0: the ball on a turntable is autonomous, and its energy changes."""
+    """Proposition 4 requires omega0 = 0: the ball on a turntable is autonomous, but its energy changes."""
     ball = ZOO.BallOnTurntable()
     run = _run(ball, h=0.1, steps=100)
     exact, speed = ball.solution(run.t, *ball.start())
@@ -97,17 +97,17 @@ def autonomous_is_not_enough():
     _say(
         f"    from {kinetic.min():.3f} to {kinetic.max():.3f}; the points are off by {_largest(run.q - exact):.1e}"
     )
-    _say(f"E^+ less p . Z, Z the table's velocity, changes by {np.ptp(moving):.0e}")
+    _say(f"E^+ minus p . Z, with the table's velocity Z, changes by {np.ptp(moving):.0e}")
     assert np.ptp(energy) > 0.5
     assert _largest(run.q - exact) < 1e-3  # order 2 at h = 0.1
     assert np.ptp(moving) < ROUNDING
     printed = _run(ball, WithoutTime(), 0.1, 100, throw=False)
-    _say(f"as printed, without omega0: {int(printed.steps)} step of 100, the given one, and no next")
+    _say(f"as printed, without omega0: {int(printed.steps)} step of 100, the given one, and no further step")
     assert printed.steps == 1
 
 
 def energy_of_a_changing_constraint():
-    """Nor is it necessary in Proposition 4 that D is autonomous: L_d, and omega0 = 0, are enough."""
+    """Proposition 4 does not require that D is autonomous: an autonomous L_d and omega0 = 0 are sufficient."""
     run = _run(Steered(), steps=200)
     change = np.ptp(run.step_data["E_plus"][1:])
     _say(f"z' = (1 + sin(t)/2) y x', 200 steps to t = {run.t[-1]:.1f}: E^+ changes by {change:.0e}")
@@ -115,7 +115,7 @@ def energy_of_a_changing_constraint():
 
 
 def pairs_of_points():
-    """The discrete constraint holds for (c(k), c(k+1)), k < N; of single points c(k) it says nothing."""
+    """The discrete constraint holds for pairs (c(k), c(k+1)), k < N; it says nothing about single points c(k)."""
     particle = ZOO.RheonomicParticle()
     run = _points(_run(particle))
     below = run.at[:, 3].set(0.0)  # the same points, moved down to z = 0
@@ -123,7 +123,7 @@ def pairs_of_points():
     @jax.jit
     @jax.vmap
     def held(a, b):
-        """omega_d times the size of the step, which has a value where both points are the same."""
+        """omega_d times the size of the step, which is defined even if both points are the same."""
         return SpaceTime(particle).constraints(0.5 * (a + b)) @ (b - a)
 
     for name, path in (("the run", run), ("points with z = 0", below)):
@@ -136,7 +136,7 @@ def pairs_of_points():
 
 
 def two_boundary_forms():
-    """The second one-form of Theorem 2 is Theta^-: with Theta^+ twice neither (2) nor dL_d is right."""
+    """The second one-form of Theorem 2 is Theta^-: with Theta^+ twice, neither (2) nor dL_d is right."""
     well, random = ZOO.TravellingWell(), np.random.default_rng(4)
     path = jnp.asarray(np.cumsum(random.uniform(0.5, 1.5, (6, 4)), axis=0))
     change = jnp.asarray(random.uniform(-1, 1, path.shape))
@@ -157,7 +157,7 @@ def two_boundary_forms():
 
 
 def discrete_dimensions():
-    """T D_d + V x V is T(Q x Q), with the time in Q; T Q has half its dimension."""
+    """T D_d + V x V is T(Q x Q), where Q includes the time; T Q has half its dimension."""
     particle = ZOO.NonholonomicParticle(lambda q: 0.5 * (q[0] ** 2 + q[1] ** 2))
     z = _points(_run(particle))
     size = z.shape[1]
@@ -178,7 +178,7 @@ def discrete_dimensions():
 
 
 class Free(da.RheonomicSystem):
-    """The free particle with z' = y x'; time, x and z may be moved, the time by more where x is large."""
+    """The free particle with z' = y x'; time, x and z may be shifted, the time by more if x is large."""
 
     coordinates = ("x", "y", "z")
 
@@ -199,7 +199,7 @@ class Free(da.RheonomicSystem):
 
 
 def time_in_the_momentum_equation():
-    """In (7) the generator is that on R x Q, as in its proof: without its time the equation fails."""
+    """The generator in (7) is that on R x Q, as in the proof: without its time part, the equation fails."""
     run = _run(Free(), h=0.1)
     z, whole = _points(run), SpaceTime(run.system)
     section, generators = (jax.vmap(f)(z) for f in (whole.sections()["with time"], whole.generators))
@@ -207,13 +207,13 @@ def time_in_the_momentum_equation():
     j = jnp.sum(momenta * section[1:], axis=1)
     turned = momenta[1:] * (section[2:] - section[1:-1])  # the first column is the time's
     full, printed = (_largest(j[1:] - j[:-1] - jnp.sum(x, axis=1)) for x in (turned, turned[:, 1:]))
-    _say(f"residual of (7) with the generator's time {full:.0e}, without it {printed:.2f}")
+    _say(f"residual of (7) with the time part of the generator {full:.0e}, without it {printed:.2f}")
     assert full < ROUNDING
     assert printed > FAILURE
 
 
 def invariant_lagrangian_is_enough():
-    """Proposition 1 asks for L_d, D_d and D to be invariant; L_d is enough."""
+    """Proposition 1 requires that L_d, D_d and D are invariant; an invariant L_d is sufficient."""
     disk = ZOO.RollingDisk()
     run = _run(disk, h=0.1)
     forms = [disk.constraints(run.q[0] + np.array([0, 0, 0, turn])) for turn in (0.0, 1.0)]
@@ -247,7 +247,7 @@ class InField(da.System):
 
 
 def where_steps_exist():
-    """Remark 2: steps end where G changes sign, whatever the energy, which a constant in V moves at will."""
+    """Remark 2: steps end where G changes sign, whatever the energy, which a constant in V shifts arbitrarily."""
     exact = _run(InField(b=1.0), da.Reference(), 0.01, 250)
     reaction = np.sum(exact.multipliers**2 * (1 + exact.q[:, 1:2] ** 2), axis=1)
     eight = reaction - exact.q[:, 1] ** 2 - exact.v[:, 1] ** 2  # 8 G = |R|^2 - |grad V|^2 - V''(v, v)
@@ -273,5 +273,5 @@ def where_steps_exist():
     _say(
         f"V = z, h = 0.00625: one step of {h[k]:.3f}, {h[k] / h[k - 1]:.1f} times the last, to t = {t[k]:.2f}"
     )
-    _say("    leaps over the zero of G and keeps the energy: such luck is not to be counted on")
+    _say("    leaps over the zero of G and keeps the energy; do not rely on this")
     assert np.ptp(over.step_data["E_plus"][1:]) < ROUNDING

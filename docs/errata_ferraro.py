@@ -1,4 +1,4 @@
-"""What docs/errata.md says about [ferraro2008]; `python docs/errata.py NAME ...` shows it."""
+"""The evidence for what docs/errata.md says about [ferraro2008]; `python docs/errata.py NAME ...` shows it."""
 
 import warnings
 
@@ -15,7 +15,7 @@ from dalembert.methods.reflecting import parasitic_amplitude
 from dalembert.numerics import matvec, solve_spd
 
 ZOO = da.zoo
-# Rounding of a few hundred steps leaves 1e-13 or less; what is meant as a failure is a thousandth or more.
+# Rounding of a few hundred steps leaves 1e-13 or less; a deliberate failure is a thousandth or more.
 ROUNDING, FAILURE = 1e-12, 1e-3
 
 
@@ -28,7 +28,7 @@ def _largest(x):
 
 
 def _spread(x):
-    """How far a series, or a series of vectors, goes from its first value, relative to that."""
+    """How far a series of numbers or vectors moves from its first value, relative to this value."""
     x = np.asarray(x)
     return _largest(x - x[0]) / _largest(x[0])
 
@@ -47,7 +47,7 @@ class AsPrinted(Midpoint):
 
 
 def action_scale():
-    """L_d must be scaled as an action, h L: from two points the method is the same, its momenta are not."""
+    """L_d must be scaled as an action, h L: from two points, the points are the same, but the momenta are not."""
     particle = ZOO.NonholonomicParticle()
     usual, printed = (_run(particle, da.GNI(ld, start="exact")) for ld in (Midpoint(), AsPrinted()))
     momenta = printed.v_full[1:] / usual.v_full[1:]
@@ -57,7 +57,7 @@ def action_scale():
         f"L_d ~ L with h = 0.1: momenta {momenta.max():.6g} times, energies {energies.max():.6g} times as large"
     )
     wrong = _largest(_run(particle, da.GNI(AsPrinted())).q - usual.q)
-    _say(f"and from (q0, v0) the motion is another one, {wrong:.2g} away by t = 5")
+    _say(f"from (q0, v0) the motion is a different one, {wrong:.2g} away at t = 5")
     # Differences of positions lose eps |q|/h in a velocity, each step of the fifty.
     assert _largest(usual.q - printed.q) < ROUNDING
     assert np.allclose(momenta, 10, rtol=1e-9)
@@ -76,7 +76,7 @@ class OtherMetric(da.LieGNI):
 
 
 def _suslov_errors(method):
-    """The largest error in the entries of the rotation at t = 5 for three steps, and the last run."""
+    """The largest error in the entries of the rotation at t = 5, for three step sizes, and the last run."""
     suslov, errors, run = ZOO.Suslov(), [], None
     exact = suslov.solution(5.0, *suslov.start())[0][-1]
     for h in (0.1, 0.05, 0.025):
@@ -86,7 +86,7 @@ def _suslov_errors(method):
 
 
 def kinetic_projector():
-    """The projectors must have the kinetic complement of D; with the identity Suslov's body does not converge."""
+    """The projectors need the kinetic complement of D; with the identity, Suslov's body does not converge."""
     for method in (da.LieGNI(), OtherMetric()):
         errors, run = _suslov_errors(method)
         _say(
@@ -105,7 +105,7 @@ def kinetic_projector():
 
 
 class WithoutInverse(da.LieGNI):
-    """p^+ = R*_W p^- as printed: Ad_{W^-1}^T instead of Ad_W^T, moved to the identity from the left."""
+    """p^+ = R*_W p^- as printed: Ad_{W^-1}^T instead of Ad_W^T, after a left translation to the identity."""
 
     def free_step(self, system, q, u, h):
         q1, _, report = super().free_step(system, q, u, h)
@@ -115,7 +115,7 @@ class WithoutInverse(da.LieGNI):
 
 
 def inverses():
-    """Sections 4.1 to 4.3 drop inverses: p^+ = R*_{W^-1} p^-, which is Ad_W^T p^- at the identity."""
+    """Sections 4.1 to 4.3 omit inverses: p^+ = R*_{W^-1} p^-, which is Ad_W^T p^- at the identity."""
     for method in (da.LieGNI(), WithoutInverse()):
         right = type(method) is da.LieGNI
         errors, _ = _suslov_errors(method)
@@ -137,7 +137,7 @@ def inverses():
 
 
 class Tilted(da.LieGNI):
-    """Started off D, as a pair (g0, g1) may be."""
+    """A method that starts off D, as a pair (g0, g1) may."""
 
     def init(self, system, state, h):
         memory = super().init(system, state, h)
@@ -145,7 +145,7 @@ class Tilted(da.LieGNI):
 
 
 def average_momentum():
-    """In section 4.4 the second summand is p^-_{k,k+1}; with the printed one the mean is neither kept nor in D."""
+    """The second summand in section 4.4 is p^-_{k,k+1}; with the printed one, the mean is neither kept nor in D."""
     body = ZOO.RoundBody(distribution="right-invariant")
     run = _run(body, Tilted(), steps=200)
     generators = jax.vmap(body.generators)(run.q)
@@ -168,7 +168,7 @@ def average_momentum():
 
 
 def _printed_snakeboard(board, theta, phi):
-    """The paper's one-forms, vectors spanning the complement of D, and projector Q, over (x, y, theta)."""
+    """The paper's one-forms, its vectors that span the complement of D, and its projector Q, in (x, y, theta)."""
     m, j, r = board.mass, board.board + 2 * board.wheel, board.radius
     a, b, c = r * np.cos(theta) * np.cos(phi), r * np.sin(theta) * np.cos(phi), -np.sin(phi)
     forms = [
@@ -187,7 +187,7 @@ def _printed_snakeboard(board, theta, phi):
 
 
 def snakeboard_forms():
-    """The snakeboard's printed forms and complement lose rank where its distribution is regular; Q is right."""
+    """The printed forms and complement of the snakeboard lose rank where D is regular; the printed Q is right."""
     board = ZOO.Snakeboard(radius=0.7)
     for theta, phi in ((0.3, 0.4), (np.pi / 2, 0.4), (0.3, np.pi / 2)):
         forms, complement, printed = _printed_snakeboard(board, theta, phi)
@@ -202,7 +202,7 @@ def snakeboard_forms():
 
 
 def snakeboard_angles():
-    """Axles measured from the board (paper) or from the x-axis (preprint): one distribution, two systems."""
+    """The axles' angle is from the board (paper) or from the x-axis (preprint): one distribution, two systems."""
     relative, absolute = ZOO.Snakeboard(), ZOO.Snakeboard(convention="absolute")
     turn = np.eye(5)
     turn[4, 2] = 1  # phi of the preprint = theta + phi
@@ -221,7 +221,7 @@ def snakeboard_angles():
 
 
 def exact_energy():
-    """Theorem 1 is sufficient, not necessary: energy is exact if and only if free flights keep it."""
+    """The condition of Theorem 1 is not necessary: energy is exact if and only if free flights keep it."""
     lie, gni, particle = da.LieGNI, da.GNI, ZOO.NonholonomicParticle
     exact = [
         (ZOO.RoundBody(), lie(), "Theorem 1, any D"),
@@ -255,12 +255,12 @@ def exact_energy():
             for m, i, a, b in bodies
         ]
         kept = sum(keeps_energy(group, jnp.asarray(x), name) for x in planar)
-        _say(f"{kept} of 20 random planar bodies keep it on SE(2) by {name}")
+        _say(f"{kept} of 20 random planar bodies keep the energy on SE(2) by {name}")
         assert kept == (0 if name == "mid" else 20)
 
 
 def figure_5_data():
-    """Figure 5's data do not determine h, nor whether J = 1 is I, as the printed Lagrangian says, or I + m a^2."""
+    """The data of figure 5 determine neither h nor whether J = 1 is I, as in the printed Lagrangian, or I + m a^2."""
     for words, inertia in (("I = 1", 1.0), ("I + m a^2 = 1", 0.96)):
         sleigh = ZOO.ChaplyginSleigh(inertia=inertia)
         (u, du), (w, dw) = products(sleigh)
@@ -280,7 +280,7 @@ def figure_5_data():
 
 
 def parasitic_mode():
-    """Not in the paper: the phase space is Q x Q; a mode that changes sign every step is there, and may grow."""
+    """Not in the paper: the phase space is Q x Q and contains a mode that changes sign every step and may grow."""
     for system, m in ((ZOO.ChaplyginSleigh(), 1), (ZOO.Snakeboard(), 2)):
         run = _run(system, da.GNI())
         found = phase_determinant(system, da.GNI(), 0.1, run.q[:3], run.v_full[:3])
@@ -296,7 +296,7 @@ def parasitic_mode():
         _say(f"{start}: amplitudes {sizes[0]:.1e}, {sizes[1]:.1e} for h = 0.05, 0.025: order {measured:.2f}")
         assert abs(measured - order) < 0.1  # the next power of h, at these steps
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", da.MotionWarning)  # it is what is shown
+        warnings.simplefilter("ignore", da.MotionWarning)  # the entry shows what it warns of
         run = _run(sleigh, da.GNI(), 0.2, 300)
     size, grown = (
         parasitic_amplitude(run),
@@ -306,13 +306,13 @@ def parasitic_mode():
     u, theta = run.v[200, :2], run.q[200, 2]
     contraction = 0.2 * (u[0] * np.cos(theta) + u[1] * np.sin(theta)) / 1.04
     _say(
-        f"sleigh: it grows at the rate {rate:.3f}; volume contracts at a m u/(I + m a^2) = {contraction:.3f}"
+        f"sleigh: the mode grows at the rate {rate:.3f}; volume contracts at a m u/(I + m a^2) = {contraction:.3f}"
     )
-    assert abs(rate / contraction - 1) < 0.02  # h^2 and the last of the turn
+    assert abs(rate / contraction - 1) < 0.02  # h^2, and the end of the turn
 
 
 def energy_is_no_evidence():
-    """Leap-frog on the sleigh keeps its energy to rounding while the sleigh turns round: the parasitic mode grows."""
+    """On the sleigh, leap-frog keeps its energy to rounding while the parasitic mode grows and the sleigh turns."""
     sleigh = ZOO.ChaplyginSleigh(coordinates="mass-centre")
     found = da.audit(sleigh, da.LeapFrog(), steps=10_000)
     for line in found.problems:

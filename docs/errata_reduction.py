@@ -1,4 +1,4 @@
-"""What docs/errata.md says about reduction, in [cortes2003] and [fernandez2008]; `python docs/errata.py NAME ...`."""
+"""The evidence for docs/errata.md on reduction, [cortes2003] and [fernandez2008]; `python docs/errata.py NAME ...`."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import dalembert as da
 from dalembert.discrete import Midpoint, PointConstraint, constraint_value, partial_derivatives
 
 SHIFT = da.Symmetry(da.groups.Rn(1), on=("z",))
-# Rounding of a hundred steps or so, of numbers of order one; what is meant as a failure is a thousandth or more.
+# Rounding of about a hundred steps, for numbers of order one; a deliberate failure is a thousandth or more.
 ROUNDING, FAILURE = 1e-12, 1e-3
 H = 0.05
 
@@ -48,7 +48,7 @@ class WithoutTimeForces(da.reduction.ReducedLagrangian):
 
 
 def time_forces():
-    """Proposition 3 sets the forces on time to zero: true where F does not depend on time, and only there."""
+    """Proposition 3 sets the forces on time to zero, which is true only if F does not depend on time."""
     for beat, name in ((0.0, "z' = y x'"), (0.3, "z' = (1 + 0.3 sin t) y x'")):
         particle = da.zoo.RheonomicParticle(shake=0.0, beat=beat)
         reduced = da.reduce(particle, da.EDLA(), SHIFT)
@@ -66,7 +66,7 @@ def time_forces():
     whole = da.simulate(reduced, reduced.method, path.q[0], path.v[0], h=H, steps=60)
     kept = min(len(run.t), len(whole.t))
     off = float(np.max(np.abs(run.t[:kept] - whole.t[:kept])))
-    _say(f"run without them: {int(run.steps)} of 60 steps, {run.status.value}; times off by {off:.2g}")
+    _say(f"a run without them: {int(run.steps)} of 60 steps, {run.status.value}; times off by {off:.2g}")
     assert run.status is not da.Status.OK or off > FAILURE
 
 
@@ -77,7 +77,7 @@ def _particle():
 
 
 def number_of_constraint_functions():
-    """phi_d^b, b = 1 .. dim D_d: there are as many as D_d has codimension."""
+    """The number of functions phi_d^b is the codimension of D_d, not its dimension."""
     particle, q = _particle()
 
     def held(x):
@@ -87,13 +87,13 @@ def number_of_constraint_functions():
     form = np.asarray(jax.jacfwd(held)(jnp.concatenate([q[0], q[1]])))
     codimension = int(np.linalg.matrix_rank(form))
     _say(
-        f"particle with z' = y x': D_d has dimension {6 - codimension} in Q x Q, and {len(form)} function says so"
+        f"particle with z' = y x': D_d has dimension {6 - codimension} in Q x Q, given by {len(form)} function"
     )
     assert (codimension, len(form)) == (1, 1)
 
 
 def pair_of_the_constraint():
-    """phi_d(q_{j-1}, q_j) = 0 leaves q_{j+1} open; it must hold for (q_j, q_{j+1})."""
+    """phi_d(q_{j-1}, q_j) = 0 does not determine q_{j+1}; phi_d must vanish at (q_j, q_{j+1})."""
     particle, q = _particle()
     forms = particle.constraints(q[1])
 

@@ -1,7 +1,7 @@
 """Audits every method on every system of the zoo that it fits: `python docs/verification.py`, twelve minutes.
 
-Writes docs/verification.json after each audit and goes on where it stopped; docs/verification.md shows the file.
-`python docs/verification.py NAME ...` audits these cases anew; delete the file to measure everything again.
+Writes docs/verification.json after each audit and resumes where it stopped; docs/verification.md shows the file.
+`python docs/verification.py NAME ...` audits these cases again; delete the file to measure everything again.
 """
 
 import html
@@ -19,11 +19,11 @@ STEPS = 20_000
 """Steps of each long run; the audit's own default is 300,000."""
 METHODS = (
     *("frame", "frame@4", "dd:average", "dla:0.5", "dla01", "leapfrog", "gni", "dla-variational", "edla"),
-    *("lie-gni", "dla-variational:exp"),  # these on Lie groups
+    *("lie-gni", "dla-variational:exp"),  # on Lie groups only
 )
-# A system of the zoo with its own parameters and start, but for these.
+# Cases beyond the systems of the zoo with their own parameters and starts.
 CASES = {"PendulumCVT, eps = 0.5, rotating": ("PendulumCVT", {"eps": 0.5}, "rotating")}
-# What a refusal says, and the same in few words.
+# A part of each refusal, and a short form of it.
 REASONS = {
     "lives on the group": "the system lives on a Lie group",
     "is defined on Lie groups": "the system is given in coordinates",
@@ -32,7 +32,7 @@ REASONS = {
     "the mass matrix of": "the mass matrix depends on q",
 }
 
-# As the audit has them: defects below the first are rounding, orders within the second of the claimed one count.
+# As in the audit: smaller defects are rounding, and a measured order may miss the claimed one by the slack.
 ROUNDING, SLACK = 1e-11, 0.15
 CLAIMED, NOT_CLAIMED = "&#9679;", "&#9675;"
 CLASSES = {"exact": "good", "bounded": "fair", "DRIFT": "bad", "too short": "weak"}
@@ -40,28 +40,28 @@ ENERGIES = ("energy", "energy (own)", "moving energy")
 
 Pair = dict[str, Any]
 Cell = tuple[str, str]
-"""The class and the inside of a cell."""
+"""The CSS class and the content of a cell."""
 
 
 def cases() -> dict[str, tuple[str, dict[str, float], str | None]]:
-    """Every case by its label: the system's name, parameters that differ from its own, and the start's name."""
+    """Every case by its label: name of the system, parameters that differ from its defaults, name of the start."""
     import dalembert as da
 
     return {name: (name, {}, None) for name in da.zoo.__all__} | CASES
 
 
 def rounded(x: Any) -> float | None:
-    """The number with two digits, None where it is not finite."""
+    """The number with two digits; None if it is not finite."""
     return float(f"{x:.2g}") if x is not None and np.isfinite(x) else None
 
 
 def reason(words: str) -> str:
-    """A refusal in few words."""
+    """The short form of a refusal."""
     return next((short for said, short in REASONS.items() if said in words), words.partition(". ")[0])
 
 
 def record(found: Any) -> dict[str, Any]:
-    """What the table keeps of an audit."""
+    """The results of an audit that the tables show."""
     kept: dict[str, Any] = {"claims": found.claims._asdict()}
     kept["order"] = [rounded(found.order.q), rounded(found.order.v)]
     kept["constraint"] = rounded(found.constraint)
@@ -77,7 +77,7 @@ def record(found: Any) -> dict[str, Any]:
 
 
 def measured(name: str, parameters: dict[str, float], start: str | None, method: str) -> dict[str, Any]:
-    """The record of one pair, or why there is none."""
+    """The record of one pair, or the reason why there is none."""
     import dalembert as da
     from dalembert.methods import method_from_text
 
@@ -88,14 +88,14 @@ def measured(name: str, parameters: dict[str, float], start: str | None, method:
         return {"refuses": reason(str(error))}
     if not first.steps:
         why = first.message.partition(": ")[2].partition(" (")[0]
-        return {"refuses": f"not even one step from the start: {why}"}
+        return {"refuses": f"the first step fails: {why}"}
     if system.timed:
-        return {"refuses": "fits, but the audit takes no systems that depend on time"}
+        return {"refuses": "fits, but the audit does not accept systems that depend on time"}
     return record(da.audit(system, used, start=start, steps=STEPS))
 
 
 def write(found: dict[str, Any]) -> None:
-    """The file, one line per pair, replaced in one go so that an interruption leaves the old or the new one."""
+    """Writes the file, one line per pair, and replaces it at once: an interruption leaves the old or the new one."""
     import dalembert as da
 
     lines = []
@@ -110,7 +110,7 @@ def write(found: dict[str, Any]) -> None:
 
 
 def main(again: list[str]) -> None:
-    """Measures what the file lacks, and the cases named again."""
+    """Measures the cases that the file lacks, and measures the named cases again."""
     every = cases()
     for label in again:
         if label not in every:
@@ -128,21 +128,21 @@ def main(again: list[str]) -> None:
             write(found)
             said = pairs[method].get("refuses") or pairs[method].get("problems") or "nothing is broken"
             print(f"{time.process_time() - began:5.1f} s  {method} on {label}: {said}", flush=True)
-    FILE.with_suffix(".md").touch()  # so that Sphinx reads the page again
+    FILE.with_suffix(".md").touch()  # makes Sphinx read the page again
 
 
 def number(x: float | None) -> str:
-    """A small number in few signs."""
+    """A small number in few characters."""
     return "?" if x is None else "0" if x == 0 else f"{x:.0e}".replace("e-0", "e-").replace("e+0", "e")
 
 
 def mark(pair: Pair, claim: str) -> str:
-    """Whether the method claims this here."""
+    """The mark that says whether the method claims this."""
     return CLAIMED if pair["claims"][claim] else NOT_CLAIMED
 
 
 def claims(pair: Pair) -> Cell:
-    """Whether everything that the method claims was measured."""
+    """Whether the measurement confirms everything that the method claims."""
     if "ended" in pair:
         return "weak", f"ends<small>step {pair['ended']:,}</small>"
     if "broken" in pair:
@@ -164,7 +164,7 @@ def verdict(kind: str, size: float | None, name: str = "") -> str:
 
 
 def energy(pair: Pair) -> Cell:
-    """The verdict on the energy that a method could keep, and on that of the allowed velocity where it is another."""
+    """The verdict on the energy of the method's own velocity, and of the allowed velocity if it is another one."""
     found = pair.get("integrals", {})
     own = next((found[x] for x in ("energy (own)", "energy", "moving energy") if x in found), None)
     if own is None:
@@ -177,7 +177,7 @@ def energy(pair: Pair) -> Cell:
 
 
 def defect(pair: Pair, claim: str, size: float | None, more: str = "") -> Cell:
-    """Kept or not, by a defect that should be rounding."""
+    """Whether a structure is kept: its defect should be rounding."""
     if size is None:
         return "none", "n.d."
     kept = size < ROUNDING
@@ -187,7 +187,7 @@ def defect(pair: Pair, claim: str, size: float | None, more: str = "") -> Cell:
 
 
 def constraint(pair: Pair) -> Cell:
-    """The constraint of the method's own velocity, and of the allowed one where it is another."""
+    """The constraint at the method's own velocity, and at the allowed velocity if it is another one."""
     if "own_constraint" not in pair:
         return defect(pair, "on_constraint", pair["constraint"])
     return defect(pair, "on_constraint", pair["own_constraint"], f"<br>v: {number(pair['constraint'])}")
@@ -212,7 +212,7 @@ TABLES = (claims, order, energy, constraint, reversibility, others)
 
 
 def audited(found: dict[str, Any]) -> Iterator[tuple[str, str, Pair]]:
-    """Case, method and record of all pairs that fit."""
+    """Case, method and record of every pair that fits."""
     for case, pairs in found["cases"].items():
         yield from ((case, method, pair) for method, pair in pairs.items() if "refuses" not in pair)
 
@@ -235,7 +235,7 @@ def table(found: dict[str, Any], cell: Callable[[Pair], Cell], methods: list[str
 
 
 def tables(found: dict[str, Any], cell: Callable[[Pair], Cell]) -> str:
-    """The table of systems in coordinates, and below it that of systems on Lie groups."""
+    """The table of systems in coordinates, followed by the table of systems on Lie groups."""
     bodies = {case for case, method, _ in audited(found) if method == "lie-gni"}
     made = []
     for there in (lambda case: case not in bodies, lambda case: case in bodies):
@@ -246,18 +246,18 @@ def tables(found: dict[str, Any], cell: Callable[[Pair], Cell]) -> str:
 
 
 def summary(found: dict[str, Any]) -> str:
-    """How many audits there are, and how they came out."""
+    """The number of audits and their results."""
     kinds = [claims(pair)[1] for *_, pair in audited(found)]
     held, ended = sum(x.startswith("holds") for x in kinds), sum(x.startswith("ends") for x in kinds)
     return (
         f"{len(kinds)} audits of dalembert {found['version']}, each with a run of {found['steps']:,} steps. In "
-        f"{held} no claim is broken; in {held - kinds.count('holds')} of these something else goes wrong. In "
-        f"{kinds.count('BROKEN')} a claim is broken. {ended} runs ended before."
+        f"{held} audits no claim is broken, but in {held - kinds.count('holds')} of these something else goes wrong. "
+        f"In {kinds.count('BROKEN')} audits a claim is broken. {ended} runs ended early."
     )
 
 
 def refusals(found: dict[str, Any]) -> str:
-    """Which methods do not fit which systems, by reason."""
+    """The methods that do not fit a system, sorted by reason."""
     why: dict[str, dict[str, list[str]]] = {}
     for case, pairs in found["cases"].items():
         for method, pair in pairs.items():
@@ -284,7 +284,7 @@ def problems(found: dict[str, Any]) -> str:
 
 
 def parts() -> dict[str, str]:
-    """The pieces of the page by name."""
+    """The parts of the page by name."""
     found = json.loads(FILE.read_text())
     words = {f.__name__: f(found) for f in (summary, refusals, problems)}
     return words | {cell.__name__: tables(found, cell) for cell in TABLES}
