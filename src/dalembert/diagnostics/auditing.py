@@ -44,7 +44,7 @@ from dalembert.model import (
     moving_energy,
     total_energy,
 )
-from dalembert.numerics import is_syntactically_constant, over_rows
+from dalembert.numerics import Vector, is_syntactically_constant, over_rows
 from dalembert.simulation import MotionWarning, Trajectory, simulate
 
 # Defects of a step below this part of the state are rounding: a few hundred operations, and Newton's last digits.
@@ -401,8 +401,8 @@ def _momenta(system: System) -> dict[str, Callable]:
 def audit(
     system: System,
     method: Method | Sequence[Method],
-    q0: Any = None,
-    v0: Any = None,
+    q0: Vector | None = None,
+    v0: Vector | None = None,
     *,
     start: str | None = None,
     h: float | None = None,
@@ -426,7 +426,7 @@ def audit(
         raise ValueError(f"expected a method such as FrameGradient(), or a list of them, got {method!r}")
     if (q0 is None) != (v0 is None):
         raise ValueError("give both q0 and v0, or neither and the system's own start is taken")
-    if q0 is None:
+    if q0 is None or v0 is None:
         q0, v0 = system.start(start)
     h = system.step if h is None else h
     if h is None:
@@ -583,7 +583,7 @@ def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bo
             velocities.append((f"{name} (own)", sol.v_full))
         if name == "energy" and "E_plus" in sol.step_data:
             size = float(np.max(np.abs(sol.energy())))
-            found["energy (own)"] = judged(sol.t[1:], sol.energy(full=True)[1:], window, size)
+            found["energy (own)"] = judged(sol.t[1:], np.asarray(sol.energy(full=True)[1:]), window, size)
         for label, v in velocities:
             kinetic, potential = over_rows(parts)(shared, sol.q, v).T
             size = float(np.nanmax(kinetic) + np.nanmax(np.abs(potential - potential[0])))

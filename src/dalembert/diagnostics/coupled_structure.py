@@ -3,17 +3,18 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.floquet import Averaging, averaging, driver_at, driver_phases, section
-from dalembert.numerics import over_rows
+from dalembert.numerics import Vector, over_rows
 
 # Ranks and defects of matrices that are known to rounding.
 _ZERO = 1e-8
 _SAMPLES = 128
 
 
-def lie_algebra(matrices: Any) -> np.ndarray:
+def lie_algebra(matrices: Any) -> Float[np.ndarray, "basis side side"]:
     """A basis of the Lie algebra that the matrices generate: their span, closed under commutators."""
     basis = _span(np.asarray(matrices, float))
     while True:
@@ -210,7 +211,7 @@ class Structure(NamedTuple):
     involutions: tuple[Involution, ...]
 
 
-def structure(coupled: CoupledSystem, q: Any, v: Any) -> Structure:
+def structure(coupled: CoupledSystem, q: Vector, v: Vector) -> Structure:
     """Everything about the orbit through (q, v)."""
     coupled = CoupledSystem.of(coupled)
     averaged = averaging(coupled, *section(coupled, q, v))

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float
 
 from dalembert.diagnostics.inputs import as_rows
 from dalembert.diagnostics.stepmap import as_shared
@@ -25,7 +26,7 @@ from dalembert.model import (
     nearest_velocity,
     total_energy,
 )
-from dalembert.numerics import jit_fast_compile, matvec, over_rows, solve_spd
+from dalembert.numerics import Vectors, jit_fast_compile, matvec, over_rows, solve_spd
 
 
 class DiscreteLaws(NamedTuple):
@@ -63,7 +64,9 @@ def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     return jnp.stack(residual), jnp.stack(size)
 
 
-def momentum_residuals(system: System, method: Method, h: float, q: Any, u: Any) -> dict[str, np.ndarray]:
+def momentum_residuals(
+    system: System, method: Method, h: float, q: Vectors, u: Vectors
+) -> dict[str, Float[np.ndarray, " rows"]]:
     """The residual of the discrete momentum equation at each row of (q, u), for each section of the system,
     relative to the largest momentum in these rows. The discrete Lagrangian must be invariant."""
     if not method.variational:
@@ -88,7 +91,9 @@ def _flight_energy(shared: Any, q: Array, u: Array) -> Array:
     return (total_energy(system, q1, plus) - before) / (kinetic + jnp.finfo(q.dtype).tiny)
 
 
-def flight_energy(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+def flight_energy(
+    system: System, method: Method, h: float, q: Vectors, u: Vectors
+) -> Float[np.ndarray, " rows"]:
     """H(q1, p^+) - H(q, p^-) of the flight from each row, relative to the kinetic energy.
 
     The reflection at the end of a flight keeps the energy, so a GNI keeps it exactly if and only if this vanishes;
@@ -137,7 +142,9 @@ def _determinant(shared: Any, q: Array, u: Array) -> Array:
     return jnp.linalg.det(jax.jacfwd(after)(z))
 
 
-def phase_determinant(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+def phase_determinant(
+    system: System, method: Method, h: float, q: Vectors, u: Vectors
+) -> Float[np.ndarray, " rows"]:
     """The determinant of a step of a GNI in (q, p^-), p^- moved to the identity on a group: (-1)^m.
 
     The product of flight and reflection, one keeping volume, the other changing the sign of m directions.
@@ -177,7 +184,9 @@ def _symplectic(shared: Any, q: Array, u: Array) -> Array:
     return jnp.max(jnp.abs(after - before + kick)) / jnp.maximum(1.0, jnp.max(jnp.abs(after)))
 
 
-def symplectic_defect(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+def symplectic_defect(
+    system: System, method: Method, h: float, q: Vectors, u: Vectors
+) -> Float[np.ndarray, " rows"]:
     """The defect of F* omega = omega + d(lam_a mu^a) for a step F of a GNI at each row, omega = -d(p dq).
 
     lam is computed from the momentum p^+ by its own formula, lam = 2 (mu M^-1 mu^T)^-1 mu M^-1 p^+.
@@ -194,7 +203,9 @@ def _space_momentum(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     return jnp.max(jnp.abs(two - one)), jnp.max(jnp.abs(one))
 
 
-def space_momentum_change(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+def space_momentum_change(
+    system: System, method: Method, h: float, q: Vectors, u: Vectors
+) -> Float[np.ndarray, " rows"]:
     """How much the average momentum (p^+ + p^-)/2 changes in space over a step from each row, relative.
 
     [ferraro2008] section 4.4: not at all, where the metric is bi-invariant and the constraint right-invariant.
@@ -207,7 +218,7 @@ def space_momentum_change(system: System, method: Method, h: float, q: Any, u: A
     return change / max(float(np.max(size)), np.finfo(float).tiny)
 
 
-def discrete_laws(system: System, method: Method, h: float, q: Any, u: Any) -> DiscreteLaws | None:
+def discrete_laws(system: System, method: Method, h: float, q: Vectors, u: Vectors) -> DiscreteLaws | None:
     """All of it over the rows of (q, u); None for a method that is not made from a discrete Lagrangian."""
     if not method.variational:
         return None

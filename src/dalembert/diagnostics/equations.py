@@ -1,12 +1,13 @@
 """The equations of motion at a state: allowed starts, accelerations, and their linearisation."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float, Inexact
 
 from dalembert.model import (
     Mechanics,
@@ -21,7 +22,7 @@ from dalembert.model import (
     real_numbers,
 )
 from dalembert.model import acceleration as acceleration_at
-from dalembert.numerics import jit_fast_compile
+from dalembert.numerics import Vector, jit_fast_compile
 
 # A component that differs by less was not changed, but rounded.
 _SAME = 1e-12
@@ -33,12 +34,12 @@ class Start(tuple[np.ndarray, np.ndarray]):
     words: str
 
     @property
-    def q(self) -> np.ndarray:
+    def q(self) -> Float[np.ndarray, " n"]:
         """The configuration."""
         return self[0]
 
     @property
-    def v(self) -> np.ndarray:
+    def v(self) -> Float[np.ndarray, " k"]:
         """The velocity, which satisfies the constraint."""
         return self[1]
 
@@ -47,7 +48,12 @@ class Start(tuple[np.ndarray, np.ndarray]):
 
 
 def start(
-    system: System, q0: Any, v0: Any = None, *, rates: Mapping[str, float] | None = None, t: float = 0.0
+    system: System,
+    q0: Vector,
+    v0: Vector | None = None,
+    *,
+    rates: Mapping[str, float] | None = None,
+    t: float = 0.0,
 ) -> Start:
     """A start at q0 whose velocity satisfies the constraint.
 
@@ -137,11 +143,11 @@ def _completed(m: Mechanics, names: tuple[str, ...], q: np.ndarray, rates: dict[
 class Motion(NamedTuple):
     """The acceleration of the constrained motion, and the multipliers of its one-forms."""
 
-    acceleration: np.ndarray
-    multipliers: np.ndarray
+    acceleration: Float[np.ndarray, " n"]
+    multipliers: Float[np.ndarray, " m"]
 
 
-def acceleration(system: System, q: Any, v: Any, t: float = 0.0) -> Motion:
+def acceleration(system: System, q: Vector, v: Vector, t: float = 0.0) -> Motion:
     """v' and the multipliers at a state, from d/dt dL/dv - dL/dq = A(q)^T lam + forces with A v = b.
 
     Inside other JAX code use `dalembert.model.acceleration`, which this calls.
@@ -161,16 +167,16 @@ def _acceleration(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
 class Linearisation(NamedTuple):
     """The linearised equations of motion about a state, on the states that the constraint allows."""
 
-    matrix: np.ndarray
+    matrix: Float[np.ndarray, "states states"]
     """(n + r, n + r): d/dt (dq, dw) = matrix (dq, dw), dq the change of the configuration, dw that of the velocity in
     `frame`, which is carried along."""
-    frame: np.ndarray
+    frame: Float[np.ndarray, "n r"]
     """(n, r) a basis of D at the state, orthonormal for the kinetic metric."""
-    eigenvalues: np.ndarray
+    eigenvalues: Inexact[np.ndarray, " states"]
     """(n + r,) those of the matrix, the largest real parts first."""
 
 
-def linearise(system: System, q: Any, v: Any, t: float = 0.0) -> Linearisation:
+def linearise(system: System, q: Vector, v: Vector, t: float = 0.0) -> Linearisation:
     """The linearisation of the constrained motion about (q, v).
 
     About an equilibrium, or a steady motion along coordinates on which nothing depends, the matrix does not change

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.diagnostics.coupled import CoupledSystem
-from dalembert.numerics import compiled, extrapolated_step
+from dalembert.numerics import Vector, compiled, extrapolated_step
 
 # A period longer than this many steps is taken for none.
 _MOST_STEPS = 5_000
@@ -146,7 +146,7 @@ def _levels(coupled: CoupledSystem, q: Array, v: Array) -> tuple[Array, Array, A
     return coupled.driver_energy(q, v), coupled.driver_potential(jnp.zeros(())), jnp.max(way), jnp.max(round_)
 
 
-def section(coupled: CoupledSystem, q: Any, v: Any) -> tuple[float, float]:
+def section(coupled: CoupledSystem, q: Vector, v: Vector) -> tuple[float, float]:
     """Where the orbit through the state crosses xi = 0, upwards unless the driver rotates downwards; its own
     (xi, eta) where it does not cross."""
     coupled = CoupledSystem.of(coupled)

@@ -1,7 +1,7 @@
 """Is this constraint really nonholonomic? Frobenius' test and the growth vector, by brackets."""
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from dalembert.model import (
     check_system,
     lower,
 )
-from dalembert.numerics import jit_fast_compile
+from dalembert.numerics import Vector, jit_fast_compile
 
 # Singular values below this part of the largest count as zero; brackets of smooth functions are exact to rounding.
 _RANK = 1e-8
@@ -66,7 +66,7 @@ class Nonholonomy(NamedTuple):
         return f"nonholonomic: {vector}, every configuration nearby can be reached"
 
 
-def nonholonomy(system: System, q: Any = None) -> Nonholonomy:
+def nonholonomy(system: System, q: Vector | None = None) -> Nonholonomy:
     """The growth vector of the constraint at q, by default the system's own start, and near it.
 
     D^1 = D, D^(j+1) = D^j + [D, D^j]; the brackets are derivatives of vector fields that span D near q. Where the
@@ -136,7 +136,7 @@ def _brackets(depth: int):
 
     def at(m: Mechanics, q: Array, basis: Array) -> list[Array]:
         def span(x):
-            """Rows: vector fields that span D near q, smooth in x: those given, or a basis at q, projected (times
+            """Vectors: vector fields that span D near q, smooth in x: those given, or a basis at q, projected (times
             the determinant: no division, so that derivatives of derivatives stay short)."""
             if m.framed:
                 return m.frame(x).T

@@ -11,7 +11,7 @@ from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.floquet import Orbit, crossings, driver_at, orbit, section
 from dalembert.diagnostics.inputs import one_run
 from dalembert.model import TOLERANCE, System
-from dalembert.numerics import current, over_rows
+from dalembert.numerics import Vector, current, over_rows
 from dalembert.simulation import Trajectory
 
 SUBSTEPS = 12
@@ -147,7 +147,7 @@ def _vector(coupled: CoupledSystem, centre: np.ndarray, q: Any, v: Any) -> tuple
     return np.append(np.asarray(coupled.linear()[0] @ x) - centre, speed), float(xi), float(eta)
 
 
-def latitude(system: System | CoupledSystem, q: Any, v: Any, h: float | None = None) -> float:
+def latitude(system: System | CoupledSystem, q: Vector, v: Vector, h: float | None = None) -> float:
     """The latitude on phase space: (kappa x, v) along the axis of the period map that begins at (xi, eta).
 
     It is a first integral. Each call integrates one period of the driver.

@@ -17,7 +17,7 @@ from dalembert.model import (
     nearest_velocity,
     project,
 )
-from dalembert.numerics import over_rows, solve_spd
+from dalembert.numerics import Vector, over_rows, solve_spd
 from dalembert.simulation import SimulationError, ensemble, simulate
 
 # Rounding of some hundred steps and of the reference, relative to the size of the motion.
@@ -91,7 +91,7 @@ class Exact(NamedTuple):
     time: float
 
 
-def exact_ends(system: System, q0: Any, v0: Any, time: float, count: int = STARTS) -> Exact:
+def exact_ends(system: System, q0: Vector, v0: Vector, time: float, count: int = STARTS) -> Exact:
     """Where the exact motion goes from the start and some near it."""
     check_system(system)
     if not 0 < time < np.inf:
@@ -140,7 +140,7 @@ def measured_order(
         q, v = np.asarray(run.q)[:, -1], np.asarray(run.v)[:, -1]
         q1, v1 = exact.q1, exact.v1
         if method.variable_step:
-            q1, v1 = _ends_at(system, exact.q0, exact.v0, run.t[:, -1])
+            q1, v1 = _ends_at(system, exact.q0, exact.v0, np.asarray(run.t[:, -1]))
         found = [np.sqrt(np.mean((q - q1) ** 2)) / length, np.sqrt(np.mean((v - v1) ** 2)) / speed]
         if not np.all(np.isfinite(found)):
             continue
@@ -190,7 +190,7 @@ def _difference(m: Mechanics, q0: Array, q1: Array) -> Array:
     return m.space.difference(q0, q1)
 
 
-def measured_terms(system: System, method: Method, q: Any, v: Any, h: float) -> Terms:
+def measured_terms(system: System, method: Method, q: Vector, v: Vector, h: float) -> Terms:
     """Fits the acceleration over two very short steps from each row of (q, v), v on D, by the terms that should
     make it."""
     q, v = as_rows(system, q, v)

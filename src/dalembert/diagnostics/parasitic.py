@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float
 
 from dalembert.diagnostics.inputs import one_run
 from dalembert.model import System, as_arrays, lower
@@ -50,13 +51,13 @@ def _normal(system: System, t: Array, q: Array, u: Array) -> Array:
     return jnp.linalg.solve(jnp.linalg.cholesky(gram), a @ u - m.offsets(q))
 
 
-def normal_velocity(trajectory: Trajectory) -> np.ndarray:
+def normal_velocity(trajectory: Trajectory) -> Float[np.ndarray, "rows k"]:
     """(K, m) the components of the method's own velocity normal to D."""
     system, _ = one_run(trajectory, "the normal velocity")
     return over_rows(_normal)(as_arrays(system), trajectory.t, trajectory.q, trajectory.v_full)
 
 
-def parasitic_levels(trajectory: Trajectory) -> tuple[np.ndarray, np.ndarray]:
+def parasitic_levels(trajectory: Trajectory) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
     """Times, and the amplitude of the alternating mode there: root mean squares over forty steps each.
 
     Needs every step of the run (save_every=1).

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 BLOCKS = 20
 
@@ -50,7 +51,9 @@ class Drift(NamedTuple):
     """The running mean of the error at the end of the run."""
 
 
-def running_mean(t: Any, x: Any, window: float) -> tuple[np.ndarray, np.ndarray]:
+def running_mean(
+    t: Any, x: Any, window: float
+) -> tuple[Float[np.ndarray, " means"], Float[np.ndarray, " means"]]:
     """The mean over a window of this length around each time whose window lies inside the data.
 
     Times are evenly spaced, or nearly so: the window is a number of samples. Several series with the same times are

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float
 
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.inputs import as_rows, one_run
@@ -23,7 +24,7 @@ from dalembert.model import (
     nearest_frame,
     orthonormal_frame,
 )
-from dalembert.numerics import over_rows
+from dalembert.numerics import Vector, Vectors, over_rows
 from dalembert.simulation import Trajectory, simulate
 
 # Central differences of order six; exact to rounding for maps as smooth as a step.
@@ -45,7 +46,9 @@ def _reverse(shared: Any, q: Array, u: Array) -> Array:
     return method.reverse(system, q, u)
 
 
-def step_map(system: System, method: Method, h: float, q: Any, u: Any) -> tuple[np.ndarray, np.ndarray]:
+def step_map(
+    system: System, method: Method, h: float, q: Vectors, u: Vectors
+) -> tuple[Float[np.ndarray, "rows n"], Float[np.ndarray, "rows k"]]:
     """One step of size h from each row of (q, u): configurations and own velocities."""
     return over_rows(_step)(as_shared(system, method, h), *as_rows(system, q, u))
 
@@ -64,8 +67,8 @@ def as_shared(system: System, method: Method, h: float) -> tuple[Mechanics, Meth
 
 
 def reversibility_defect(
-    system: System, method: Method, h: float, q: Any, u: Any, plain: bool = False
-) -> np.ndarray:
+    system: System, method: Method, h: float, q: Vectors, u: Vectors, plain: bool = False
+) -> Float[np.ndarray, " rows"]:
     """How far a step, the way back and a reversal again end from where they began, for each row of (q, u).
 
     The way back begins with the method's own involution; with `plain` it is u -> -u, which for leap-frog is not
@@ -102,7 +105,7 @@ class Fibration(NamedTuple):
 
 
 def fibration_defects(
-    coupled: CoupledSystem, method: Method, h: float, q: Any, u: Any, on_constraint: bool = True
+    coupled: CoupledSystem, method: Method, h: float, q: Vectors, u: Vectors, on_constraint: bool = True
 ) -> Fibration:
     """The defects over the rows of (q, u): each driver is given the passenger of another row, and each passenger
     is moved along the kernel of kappa."""
@@ -163,8 +166,8 @@ def _read_freely(system: Mechanics, q: Array, u: Array, base: Array) -> Array:
 
 
 def step_jacobian(
-    system: System, method: Method, h: float, q: Any, u: Any, on_constraint: bool = True
-) -> np.ndarray:
+    system: System, method: Method, h: float, q: Vectors, u: Vectors, on_constraint: bool = True
+) -> Float[np.ndarray, "rows side side"]:
     """The derivative of the step at each row: in (q, w) with w the velocity in an orthonormal frame of D, or in
     (q, u) for methods on TQ."""
     return _jacobian(system, method, h, q, u, on_constraint, _DELTA)
@@ -215,7 +218,7 @@ class Volume(NamedTuple):
 
 
 def volume_change(
-    system: System, method: Method, h: float, q: Any, u: Any, on_constraint: bool = True
+    system: System, method: Method, h: float, q: Vectors, u: Vectors, on_constraint: bool = True
 ) -> Volume:
     """log |det| of the step at each row of (q, u), and of a very short one.
 
@@ -351,8 +354,14 @@ def _volume_verdict(rate: float, error: float, most: float) -> str:
 
 
 def passenger_exponents(
-    coupled: CoupledSystem, method: Method, q0: Any, v0: Any, h: float, steps: int, on_constraint: bool = True
-) -> np.ndarray:
+    coupled: CoupledSystem,
+    method: Method,
+    q0: Vector,
+    v0: Vector,
+    h: float,
+    steps: int,
+    on_constraint: bool = True,
+) -> Float[np.ndarray, " size"]:
     """Lyapunov exponents of the passenger along the driver's orbit, largest first.
 
     The step is linear in the passenger (x, v), or (x, u) for methods on TQ; its matrices along the orbit are
@@ -410,7 +419,7 @@ def _slow_directions(matrices: np.ndarray) -> np.ndarray:
 
 def passenger_matrices(
     coupled: CoupledSystem, method: Method, h: float, xi: Any, eta: Any, on_constraint: bool = True
-) -> np.ndarray:
+) -> Float[np.ndarray, "rows side side"]:
     """The linear part of the step in the passenger (x, v), or (x, u) for methods on TQ, at each driver state."""
     coupled = CoupledSystem.of(coupled)
     if np.ndim(xi) != 1 or np.shape(xi) != np.shape(eta) or not np.size(xi):

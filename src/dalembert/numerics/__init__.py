@@ -28,7 +28,7 @@ from dalembert.numerics.rotations import (
     sine_ratio,
     versine_ratio,
 )
-from dalembert.numerics.shapes import Numbers, Rows, Vector
+from dalembert.numerics.shapes import Numbers, Vector, Vectors
 
 __all__ = [
     "NewtonInfo",
@@ -36,8 +36,8 @@ __all__ = [
     "Recent",
     "Recipe",
     "Renamed",
-    "Rows",
     "Vector",
+    "Vectors",
     "compiled",
     "cosine",
     "cotangent_ratio",

@@ -73,7 +73,7 @@ def jit_fast_compile(function: Callable) -> Callable:
     return compiled(function, _HURRY)
 
 
-# Rows go through compiled code in blocks of this length, the last one filled up.
+# Vectors go through compiled code in blocks of this length, the last one filled up.
 _BLOCK = 1024
 
 

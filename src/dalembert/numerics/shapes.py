@@ -10,5 +10,5 @@ Numbers = Array | np.ndarray
 """An array of JAX or NumPy."""
 Vector = Shaped[Numbers, " n"] | Sequence[float]
 """What is taken for a configuration or a velocity; anything else is refused with a sentence."""
-Rows = Shaped[Numbers, "rows n"] | Sequence[Sequence[float]] | Sequence[np.ndarray]
+Vectors = Shaped[Numbers, "rows n"] | Sequence[Sequence[float]] | Sequence[np.ndarray]
 """What is taken for a row of configurations or velocities."""

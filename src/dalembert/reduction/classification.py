@@ -4,10 +4,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, Trait, as_arrays, lower
-from dalembert.numerics import jit_fast_compile
+from dalembert.numerics import Vector, jit_fast_compile
 from dalembert.reduction.measured import NEAR, Invariance, check_action, complaint, invariance, place, samples
 
 # Directions count as the same where the sine of the angle between them is below this: rounding is 1e-15, and
@@ -97,7 +98,9 @@ def _at(system: System, symmetry: Symmetry, t: np.ndarray, q: np.ndarray) -> lis
     return [np.asarray(x, float) for x in _geometry(as_arrays(system), symmetry, t, q)]
 
 
-def horizontal(system: System, symmetry: Symmetry, at: Any = None) -> np.ndarray:
+def horizontal(
+    system: System, symmetry: Symmetry, at: Vector | None = None
+) -> Float[np.ndarray, "n directions"]:
     """(s, k) a basis of the algebra elements that generate allowed velocities at every configuration sampled."""
     given = samples(system, symmetry, at)
     check_action(system, symmetry, given)
@@ -144,7 +147,7 @@ def classify(
     method: VariationalDLA | EDLA | None = None,
     *,
     h: float | None = None,
-    at: Any = None,
+    at: Vector | None = None,
 ) -> Classification:
     """Whether a group makes a system Chaplygin, is a horizontal symmetry of it, both, or neither, and why.
 

@@ -16,7 +16,7 @@ from dalembert.model import (
     as_arrays,
     lower,
 )
-from dalembert.numerics import jit_fast_compile, matmul, matvec, solve_spd
+from dalembert.numerics import Vector, jit_fast_compile, matmul, matvec, solve_spd
 from dalembert.reduction.cases import Rule
 
 NAMES = {
@@ -286,7 +286,7 @@ def invariance(
     method: VariationalDLA | EDLA | None = None,
     *,
     h: float | None = None,
-    at: Any = None,
+    at: Vector | None = None,
 ) -> dict[str, Invariance]:
     """How much L and D change under the group, and with a method its L_d and D_d, measured at fixed samples.
 

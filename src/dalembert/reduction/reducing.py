@@ -10,7 +10,7 @@ from jax import lax
 
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, Trait, as_arrays, check_system, lower
-from dalembert.numerics import jit_fast_compile, solve
+from dalembert.numerics import Vector, jit_fast_compile, solve
 from dalembert.reduction.cases import Abelian, Chaplygin, Horizontal, Rule
 from dalembert.reduction.classification import Classification, classify
 from dalembert.reduction.measured import NEAR, Sample, place, samples
@@ -36,7 +36,7 @@ def reduce(
     kind: str | None = None,
     level: Any = None,
     h: float | None = None,
-    at: Any = None,
+    at: Vector | None = None,
 ) -> ReducedSystem | ReducedRheonomicSystem:
     """The system without the group, exactly as the method moves it.
 

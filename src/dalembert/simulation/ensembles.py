@@ -23,7 +23,7 @@ from dalembert.model import (
     observed,
     real_numbers,
 )
-from dalembert.numerics import compiled, current, fingerprint, is_traced
+from dalembert.numerics import Vector, Vectors, compiled, current, fingerprint, is_traced
 from dalembert.simulation.engines import loop_of, quick_survey, tell, wants_kernel
 from dalembert.simulation.loop import Rows, scan, start_fault
 from dalembert.simulation.progress import progress_bar
@@ -163,8 +163,8 @@ WORK = 2_000_000
 def ensemble(
     system: System,
     method: Method,
-    q0: Any,
-    v0: Any,
+    q0: Vectors | Vector,
+    v0: Vectors | Vector,
     *,
     h: Any,
     steps: int | None = None,

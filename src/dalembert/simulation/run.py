@@ -23,7 +23,7 @@ from dalembert.model import (
     observed,
     refuse_masked,
 )
-from dalembert.numerics import current, fingerprint, is_traced, jit_fast_compile, one_look
+from dalembert.numerics import Vector, current, fingerprint, is_traced, jit_fast_compile, one_look
 from dalembert.simulation.differentiable import differentiable_run
 from dalembert.simulation.engines import contents, engine, has_kernel, quick_survey
 from dalembert.simulation.loop import CAPACITY, scan, start_fault
@@ -37,8 +37,8 @@ CHUNK_SECONDS = 0.1
 def simulate(
     system: System,
     method: Method,
-    q0: Any,
-    v0: Any,
+    q0: Vector,
+    v0: Vector,
     *,
     h: Any,
     steps: int | None = None,

@@ -9,6 +9,7 @@ import numpy as np
 from dalembert.diagnostics import Latitude, judged_together
 from dalembert.diagnostics.series import VERDICTS, judged
 from dalembert.model import System, Trait, lower
+from dalembert.numerics import Numbers
 from dalembert.simulation import Status, Trajectory
 from dalembert.sweeps.spec import named
 
@@ -82,7 +83,7 @@ WORDS = (*(str(each) for each in VERDICTS), "ended early")
 class Kept(NamedTuple):
     """One variable of the result: (N, ...) values, the names of the further dimensions, and what is said of it."""
 
-    values: np.ndarray
+    values: Numbers
     dims: tuple[str, ...] = ()
     attrs: dict[str, Any] = {}  # noqa: RUF012
     labels: dict[str, list[str]] = {}  # noqa: RUF012
@@ -226,7 +227,7 @@ def _latitude(run: Trajectory, window: float | None) -> dict[str, float]:
     t, values = found.along(run)
     # The passenger (kappa x, v) has this length: its latitude lies between plus and minus that.
     length = float(np.sqrt(2 * found.coupled.passenger_energy(run.q[0], run.v[0])))
-    drift = judged(t, values, window or (run.t[-1] - run.t[0]) / 100, length, found.start)
+    drift = judged(t, values, window or float(run.t[-1] - run.t[0]) / 100, length, found.start)
     return {
         "latitude": found.start,
         "latitude_error": drift.largest,

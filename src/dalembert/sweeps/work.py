@@ -115,7 +115,7 @@ def block_values(spec: Spec, layout: Layout, block: int) -> dict[str, np.ndarray
     }
     shape = tuple(part.stop - part.start for part in region)
     return {
-        name: each.values[:size].reshape(*shape, *each.values.shape[1:])
+        name: np.asarray(each.values[:size]).reshape(*shape, *each.values.shape[1:])
         for name, each in reduced(_run(spec, columns), spec).items()
     }
 

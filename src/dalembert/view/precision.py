@@ -13,6 +13,7 @@ from dalembert.diagnostics.order import PLATEAU
 from dalembert.methods import Composition, Method, Reference
 from dalembert.methods.composition import fractions
 from dalembert.model import System, Trait, lower
+from dalembert.numerics import Vector
 from dalembert.simulation import SimulationError, Trajectory, simulate
 from dalembert.view.style import FLOOR, axes, log_numbers, log_ticks, run_styles, title
 
@@ -43,8 +44,8 @@ class WorkPrecision(NamedTuple):
 def work_precision(
     system: System,
     methods: Sequence[Method] | Mapping[str, Method],
-    q0: Any = None,
-    v0: Any = None,
+    q0: Vector | None = None,
+    v0: Vector | None = None,
     *,
     h: Sequence[float],
     t: float,

@@ -9,7 +9,7 @@ import numpy as np
 
 from dalembert.diagnostics import CoupledSystem, Drift, Latitude, drift, running_mean
 from dalembert.methods import Method, method_from_text
-from dalembert.numerics import over_rows
+from dalembert.numerics import Numbers, over_rows
 from dalembert.simulation import Trajectory, ensemble
 from dalembert.zoo import KnifeEdge, PendulumCVT
 
@@ -192,8 +192,8 @@ def keep(
     return Kept(times[chosen], mean[chosen], found)
 
 
-def _keep(t: np.ndarray, x: np.ndarray, start: float | None = None) -> Kept:
-    return keep(t, x, CVT_WINDOW, CVT_SHOWN, start)
+def _keep(t: Numbers, x: np.ndarray, start: float | None = None) -> Kept:
+    return keep(np.asarray(t), x, CVT_WINDOW, CVT_SHOWN, start)
 
 
 def random_states(coupled: CoupledSystem, count: int, on_constraint: bool) -> tuple[np.ndarray, np.ndarray]:
