@@ -8,13 +8,14 @@ from jax import Array, lax
 
 import dalembert as da
 from dalembert.methods import Claims, Report, State
+from dalembert.model import lower
 
 _YOSHIDA = 1 / (2 - 2 ** (1 / 3))
 
 
 def direction(system, q):
     """k(xi), the unit vector that the constraint leaves the passenger; xi is the last coordinate."""
-    a = system.constraints(q)[:, :-1]
+    a = lower(system).rows(q)[:, :-1]
     k = jnp.stack([-a[0, 1], a[0, 0]]) if a.shape == (1, 2) else jnp.cross(a[0], a[1])
     return k / jnp.sqrt(jnp.sum(k * k))
 

@@ -136,7 +136,7 @@ REFUSED = {
         "Did you mean direction",
     ),
     "NaN": (grid("eps = [0.1, nan]"), "grid.eps", "finite numbers .*got nan"),
-    "infinite": (grid("eps = { from = 0.0, to = inf, count = 3 }"), "grid.eps", "to must be one finite number, got inf"),
+    "infinite": (grid("eps = { from = 0.0, to = inf, count = 3 }"), "grid.eps", "one finite number, got inf"),
     "texts": (grid('eps = ["a", "b"]'), "grid.eps", "takes numbers, got 'a'"),
     "texts for a coordinate": (grid('q0.x1 = ["a"]'), "grid.q0.x1", "takes numbers, got 'a'"),
     "numbers and texts": (grid('eps = [0.1, "a"]'), "grid.eps", "got 'a'"),
