@@ -263,7 +263,7 @@ UNFIT = {
     ),
     "a momentum of a system that depends on time": (
         lambda: Z_SHIFTS.momentum(Z.RheonomicParticle(), *Z.RheonomicParticle().start()),
-        r"RheonomicParticle depends on time: give it as it is at one, system\.at\(t\)",
+        r"RheonomicParticle depends on time: give the system at a fixed time, system\.at\(t\)",
     ),
     "h that is no number": (
         lambda: da.reduce(WELL, V, Z_SHIFTS, h="0.1"),

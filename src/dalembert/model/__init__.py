@@ -1,4 +1,4 @@
-"""What a mechanical system is: coordinates, a Lagrangian, constraints; and the geometry these define."""
+"""Mechanical systems (coordinates, a Lagrangian and constraints) and the geometry that they define."""
 
 import warnings
 from typing import Any
@@ -75,7 +75,7 @@ __all__ = [
     "wrong",
 ]
 
-# Old names, for one more version: the function, and what to write instead.
+# Old names, kept for one more version. Each maps to its function and to what to write instead.
 _OLD: dict[str, tuple[Any, str]] = {
     "annihilator": (lambda system, q: lower(system).rows(q), "lower(system).rows(q)"),
     "difference": (
