@@ -98,7 +98,7 @@ def test_symmetries():
         def metric(self, q):
             return jnp.eye(9)
 
-    with pytest.raises(ValueError, match=r"the numbers of SO\(3\) are no coordinates.*GroupSystem"):
+    with pytest.raises(ValueError, match=r"the numbers of SO\(3\) are not coordinates.*GroupSystem"):
         da.classify(Nine(), numbers)
     ball = Z.RubberBall()
     with pytest.raises(ValueError, match=r"the shape must be in factors R\^n or tori"):

@@ -211,7 +211,7 @@ class _Circle(Writer):
         polynomial = self.polynomial(_WIDE_SINE, square)
         # sin(r + tail) = sin r + tail cos r, where 1 - (2 r/pi)^2 is good enough for the cosine.
         tail = self.fma(self.two("fmul", tail, self.number_of(-4 / np.pi**2)), square, tail)
-        r, tail = self.signed(r, bits, 0), self.signed(tail, bits, 0)  # early, beside the polynomial
+        r, tail = self.signed(r, bits, 0), self.signed(tail, bits, 0)  # early, while the polynomial runs
         return self.two("fadd", r, self.fma(self.two("fmul", r, square), polynomial, tail))
 
     def both(self) -> list[str]:

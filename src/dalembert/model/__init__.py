@@ -98,5 +98,5 @@ def __getattr__(name: str) -> Any:
     if name not in _OLD:
         raise AttributeError(f"module 'dalembert.model' has no attribute {name!r}")
     function, new = _OLD[name]
-    warnings.warn(f"{name} will go with the next version; write {new}", DeprecationWarning, 2)
+    warnings.warn(f"the next version removes {name}; write {new} instead", DeprecationWarning, 2)
     return function

@@ -49,8 +49,8 @@ def check_start(
     for name, normal in survey.sections.items():
         if not normal <= TOLERANCE:
             raise ValueError(
-                f"{system.label}: the section {name!r} leaves the constraint: its generator at the start "
-                f"has a part normal to D, {normal:.3g} of it; sections must generate allowed velocities"
+                f"{system.label}: the section {name!r} leaves the constraint: a part of its generator at the start is "
+                f"normal to D (relative size {normal:.3g}); sections must generate allowed velocities"
             )
     return survey
 

@@ -91,8 +91,8 @@ def check_names(label: str, own: Mapping[str, Any], given: Callable[[str], bool]
         hook = meant(name, given)
         if hook is not None:
             raise ValueError(
-                f"{label} defines {name}(...), which is never called: did you mean {hook}? Rename it; a function of "
-                f"your own that helps others may be called _{name}"
+                f"{label} defines {name}(...), which is never called: did you mean {hook}? Rename it; if it is a "
+                f"helper of your own, call it _{name}"
             )
 
 
@@ -228,7 +228,7 @@ def _check_functions(system: System) -> None:
     m = lower(system)
     if "offsets" in m.given and "constraints" not in m.given:
         raise ValueError(
-            f"{name} gives offsets, b of A v = b, without constraints, the A; with a frame give drift instead"
+            f"{name} gives offsets, the b of A v = b, without constraints, the A; with a frame, give drift instead"
         )
     if "drift" in m.given and not m.constrained:
         raise ValueError(
@@ -236,7 +236,8 @@ def _check_functions(system: System) -> None:
         )
     if {Trait.AFFINE, Trait.GROUP} <= m.traits:
         raise ValueError(
-            f"{name}: affine constraints are not known on groups; write the system in coordinates (Chart cannot help)"
+            f"{name}: affine constraints are not supported on groups; write the system in coordinates (Chart cannot "
+            "help)"
         )
 
 

@@ -87,7 +87,7 @@ class Symmetry(eqx.Module):
                 )
             if self.group.size != self.group.dimension:
                 raise ValueError(
-                    f"Symmetry {self.words}: the numbers of {self.group.name} are no coordinates. Write "
+                    f"Symmetry {self.words}: the numbers of {self.group.name} are not coordinates. Write "
                     f"{system.label} as a GroupSystem on a product with {self.group.name}"
                 )
             return Split(shape, fibre, shape, fibre)

@@ -7,7 +7,7 @@ from typing import Any
 
 def _say(old: str, new: str, level: int = 3) -> None:
     warnings.warn(
-        f"{old} is now called {new}; the old name will go with the next version", DeprecationWarning, level
+        f"{old} is now called {new}; the next version removes the old name", DeprecationWarning, level
     )
 
 

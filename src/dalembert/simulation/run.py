@@ -258,7 +258,7 @@ def counted_steps(method: Any, h: Any, steps: Any, t0: Any, t1: Any) -> Any:
     """The number of steps, computed from the time of the end if that is given."""
     if (steps is None) == (t1 is None):
         what = "both" if t1 is not None else "neither"
-        raise ValueError(f"give steps, the number of steps, or t1, the time of the end; {what} came")
+        raise ValueError(f"give either steps, the number of steps, or t1, the time of the end; got {what}")
     if t1 is None:
         return steps
     if is_traced((h, t0, t1)) or getattr(method, "variable_step", False):
@@ -278,7 +278,7 @@ def counted_steps(method: Any, h: Any, steps: Any, t0: Any, t1: Any) -> Any:
     if abs(number - whole) > 1e-9 * max(1.0, number):
         fitting = (float(t1) - float(t0)) / np.ceil(number)
         raise ValueError(
-            f"from t0 = {t0!r} to t1 = {t1!r} are {number:.6g} steps of h = {h!r}, not a whole number; take "
+            f"from t0 = {t0!r} to t1 = {t1!r} takes {number:.6g} steps of h = {h!r}, not a whole number; take "
             f"h = {fitting:.16g}, or t1 = {float(t0) + np.floor(number) * float(h):.16g}"
         )
     return whole

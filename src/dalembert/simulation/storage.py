@@ -205,7 +205,7 @@ def save(sol: Trajectory, path: Any, overwrite: bool = False) -> None:
     except FileExistsError:
         raise
     except OSError as error:
-        kept = "; what was there is as it was" if path.exists() else ""
+        kept = "; what was there is unchanged" if path.exists() else ""
         said = f"{path} could not be written: {error.strerror or error}{kept}. Make room, or choose another place"
         failure = OSError(said)
         failure.errno = error.errno
@@ -386,7 +386,7 @@ def load(path: Any, system: System | None = None, check: bool = True) -> Traject
     try:
         data = _read(where, path.suffix)
     except Damaged as error:
-        raise Damaged(f"{path} is damaged and was not read: {error}. Take a copy, or run it again") from None
+        raise Damaged(f"{path} is damaged and was not read: {error}. Use a copy, or run it again") from None
     except MemoryError:
         raise
     except Exception as error:
@@ -436,7 +436,7 @@ def _difference(sol: Trajectory, system: System, check: bool) -> str:
         return f"the file has the coordinates {stored['coordinates']}, but the system given has {system.coordinates}"
     if not check:
         return ""
-    remedy = "give the system of the run, or check=False to take this one all the same"
+    remedy = "give the system of the run, or check=False to accept this one anyway"
     for what, before, now in (
         ("parameter", json.loads(stored["parameters"]), _parameters(system)),
         ("option", json.loads(stored["options"]), _options(system)),
