@@ -405,8 +405,8 @@ def load(path: Any, system: System | None = None, check: bool = True) -> Traject
         ) from error
     if told["format"] == 1:
         warnings.warn(
-            f"{path} was written by version 0.8 or before, without digests: damage to it cannot be detected. Save it "
-            "again to add digests",
+            f"{path} was written by version 0.8 or before, without digests: its integrity cannot be checked. Save "
+            "it again to add digests",
             stacklevel=3,
         )
     if system is not None:
