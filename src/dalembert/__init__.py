@@ -1,6 +1,6 @@
 """Geometric integrators for nonholonomic mechanics: things that roll, skate and slide.
 
-Write a Lagrangian and velocity constraints as plain JAX functions; `simulate` keeps what mechanics keeps.
+Write a Lagrangian and velocity constraints as plain JAX functions; `simulate` preserves what mechanics preserves.
 Importing the package turns on double precision in JAX (set JAX_ENABLE_X64=0 to keep single precision).
 """
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from dalembert.view.maps import sweep_map
     from dalembert.view.precision import work_precision
 
-# Pictures need matplotlib, which takes half a second to import, sweeps zarr: they come when first asked for.
+# Pictures need matplotlib, which takes half a second to import, and sweeps need zarr. Both are imported on first use.
 _LATER = {
     "SweepError": "dalembert.sweeps.errors",
     "animate": "dalembert.view.animation",

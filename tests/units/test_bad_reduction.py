@@ -98,7 +98,7 @@ def test_symmetries():
         def metric(self, q):
             return jnp.eye(9)
 
-    with pytest.raises(ValueError, match=r"the numbers of SO\(3\) are no coordinates.*GroupSystem"):
+    with pytest.raises(ValueError, match=r"the numbers of SO\(3\) are not coordinates.*GroupSystem"):
         da.classify(Nine(), numbers)
     ball = Z.RubberBall()
     with pytest.raises(ValueError, match=r"the shape must be in factors R\^n or tori"):
@@ -263,7 +263,7 @@ UNFIT = {
     ),
     "a momentum of a system that depends on time": (
         lambda: Z_SHIFTS.momentum(Z.RheonomicParticle(), *Z.RheonomicParticle().start()),
-        r"RheonomicParticle depends on time: give it as it is at one, system\.at\(t\)",
+        r"RheonomicParticle depends on time: give the system at a fixed time, system\.at\(t\)",
     ),
     "h that is no number": (
         lambda: da.reduce(WELL, V, Z_SHIFTS, h="0.1"),

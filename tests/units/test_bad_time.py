@@ -92,7 +92,7 @@ def test_a_forgotten_time_is_told_with_the_function(name):
 
 
 FIELD = "is a function of a system, but the class has a field of that name; rename the field"
-GROUPS, ACROSS = "affine constraints are not known on groups; write", jnp.eye(4)[:, :1] + jnp.eye(4)[:, 1:2]
+GROUPS, ACROSS = "affine constraints are not supported on groups", jnp.eye(4)[:, :1] + jnp.eye(4)[:, 1:2]
 
 
 @pytest.mark.parametrize(

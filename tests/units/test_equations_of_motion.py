@@ -141,8 +141,8 @@ def test_a_run_ends_at_a_time():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "neither came"),
-        ({"steps": 3, "t1": 0.3}, "both came"),
+        ({}, "got neither"),
+        ({"steps": 3, "t1": 0.3}, "got both"),
         ({"t1": 0.25}, "take h = 0.08333"),
         ({"t1": -1.0}, "must not be before t0"),
         ({"t1": float("nan")}, "finite"),

@@ -218,7 +218,7 @@ def test_a_limit_on_the_size_of_files(runs, tmp_path):
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 0, ended
     for name in ("run.zarr", "run.nc"):
-        said = f"{name} could not be written: File too large; what was there is as it was"
+        said = f"{name} could not be written: File too large; what was there is unchanged"
         assert said in ended.stdout, ended
     assert snapshot(tmp_path) == before
     assert sorted(os.listdir(tmp_path)) == ["run.nc", "run.zarr"]

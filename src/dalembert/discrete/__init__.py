@@ -1,4 +1,4 @@
-"""What methods share that is discrete: gradients, Lagrangians, constraints, momenta."""
+"""The discrete objects that methods share: gradients, Lagrangians, constraints and momenta."""
 
 from dalembert.discrete.consistency import check_rules
 from dalembert.discrete.constraints import (

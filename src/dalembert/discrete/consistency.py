@@ -1,4 +1,4 @@
-"""Whether a discrete Lagrangian or constraint of the user's own stands for those of the system."""
+"""Check that a user's own discrete Lagrangian or constraint approximates that of the system."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,31 +14,31 @@ from dalembert.model import Mechanics, System, Trait, as_arrays, lower, nearest_
 from dalembert.model.geometry import free_acceleration
 from dalembert.numerics import extrapolated_step, jit_fast_compile, matvec, solve, solve_spd
 
-# A ladder of steps, each half the one before: from one that moves by as much as the coordinates are large down to one
-# that moves by the square root of rounding, and in units that make coordinates small.
+# A ladder of steps, each half the previous one: from a step that moves by the size of the coordinates down to one that
+# moves by the square root of rounding, even in units that make the coordinates small.
 _RUNGS = 44
 _EPS = float(np.finfo(float).eps)
-# What may be left of a limit that should be zero, relative: extrapolation reaches eps^(2/3), 1e-10, where functions
-# vary over lengths like the coordinates, 1e-6 where over a thousandth of these.
-# Mistakes in formulas are of order one.
+# The allowed relative size of a limit that should be zero. Extrapolation reaches eps^(2/3), 1e-10, if functions vary
+# over lengths like the coordinates, and 1e-6 if they vary over a thousandth of these. Mistakes in formulas are of order
+# one.
 _LIMIT = 1e-5
-# Identities at a finite step hold to rounding, and rounding of differences is counted apart.
+# Identities at a finite step hold to rounding; the rounding of differences is counted separately.
 _IDENTITY = 1e-9
 
 
 class States(NamedTuple):
-    """States around a start, with steps for each: the start's own first."""
+    """States around a start, with step sizes for each; the start itself comes first."""
 
     t: Any
     q: Any
     u: Any
     h: Any
-    """(S, K) step sizes, falling."""
+    """Step sizes, shape (S, K), in decreasing order."""
     mass: Any
 
 
 def is_own(rule: Any) -> bool:
-    """Whether a rule is the user's: a function, or a class from outside the library."""
+    """Whether a rule is the user's own: a function, or a class from outside the library."""
     if rule.unchecked:
         return False
     return hasattr(rule, "function") or type(rule).__module__.partition(".")[0] != "dalembert"
@@ -52,9 +52,9 @@ def check_rules(
     lagrangian: DiscreteLagrangian | None,
     constraint: DiscreteConstraint | None = None,
 ) -> None:
-    """Refuses rules of the user's own that do not stand for the system at and around a start.
+    """Refuses the user's own rules if they do not approximate the system at and around a start.
 
-    Those of the library are what they say: the tests ask them the same.
+    The library's rules are not checked here, because the tests check them in the same way.
     """
     lagrangian = lagrangian if lagrangian is not None and is_own(lagrangian) else None
     constraint = constraint if constraint is not None and is_own(constraint) else None
@@ -70,7 +70,7 @@ def check_rules(
 
 @jit_fast_compile
 def _sampled(m: Mechanics, t: Array, q: Array, v: Array, shifts: Array, kicks: Array):
-    """Configurations around q, their mass matrices, and the size of v and of the acceleration."""
+    """Times and configurations around q, their mass matrices, and the sizes of v and of the acceleration."""
 
     def length(x):
         return jnp.sqrt(jnp.sum(x * matvec(m.at(t).metric(q), x)))
@@ -83,15 +83,15 @@ def _sampled(m: Mechanics, t: Array, q: Array, v: Array, shifts: Array, kicks: A
 
 
 def states_around(m: Mechanics, q0: Any, v0: Any, t0: Any = 0.0) -> States:
-    """The start and five configurations around it, near and far, each with velocities in a direction of its own.
+    """The start and five configurations around it, near and far, each with a velocity in a direction of its own.
 
-    Velocities have the start's kinetic energy, or where it is at rest that of a while of falling, spread over all
-    directions: a term that vanishes for the start's velocity does not for theirs.
+    The velocities have the kinetic energy of the start or, if it is at rest, that of falling for a while. They are
+    spread over all directions, so that a term that vanishes for the start's velocity does not vanish for theirs.
     """
     q0, v0 = np.asarray(q0, float), np.asarray(v0, float)
     random = np.random.default_rng(7)
     n, size = len(v0), max(np.max(np.abs(q0)), _EPS)
-    # In units of the coordinates themselves and in ones, whatever these are.
+    # Some shifts are in units of the coordinates themselves, and some are of size one, whatever the units are.
     reach = np.array([0.0, 0.0, 0.3 * size, 0.3 * size, 1.0, 1.0])[:, None]
     shifts, kicks = reach * random.uniform(-1, 1, (6, n)), random.normal(size=(6, n))
     times, places, masses, sizes = (np.asarray(x) for x in _sampled(m, t0, q0, v0, shifts, kicks))
@@ -126,19 +126,20 @@ def _on_ladder(function: Callable) -> Callable:
 
 
 def _step(m: Mechanics, rule: Any, q: Array, u: Array, h: Array) -> tuple[Array, Array]:
-    """Where a step ends, and its velocity: in coordinates from the rounded end, so that no digit is lost."""
+    """The end of a step, and its velocity; in coordinates the velocity is computed from the rounded end, so that no
+    digit is lost."""
     q1 = rule.moved(m, q, u, h) if isinstance(rule, DiscreteLagrangian) else m.space.displaced(q, h * u)
     return q1, u if Trait.GROUP in m.traits else (q1 - q) / h
 
 
 def _lengths(mass: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Momenta, or rows of them, in an orthonormal basis of the kinetic metric."""
+    """The momenta p, one vector or rows of them, in an orthonormal basis of the kinetic metric."""
     return np.linalg.solve(np.linalg.cholesky(mass), p[..., None])[..., 0]
 
 
 @_on_ladder
 def _momenta(m: Mechanics, ld: Any, t: Array, q: Array, u: Array, h: Array):
-    """What p^-, p^+ and the force have beyond those of the system, dL/dq, and d p^-/du."""
+    """The differences of p^-, p^+ and the force from those of the system, then dL/dq and d p^-/du."""
     here = m.at(t)
     q1, w = _step(here, ld, q, u, h)
 
@@ -151,13 +152,13 @@ def _momenta(m: Mechanics, ld: Any, t: Array, q: Array, u: Array, h: Array):
     if Trait.COORDINATES in m.traits:
         pull = jax.grad(here.later(0.5 * h).lagrangian)(0.5 * (q + q1), w)
     else:
-        pull = (before + after) / h  # momenta at different elements: there is nothing to compare
+        pull = (before + after) / h  # momenta at different elements cannot be compared
     return first, last, (before + after) / h - pull, pull, jax.jacfwd(departing)(w)
 
 
 @_on_ladder
 def _reversed_momenta(m: Mechanics, ld: Any, t: Array, q: Array, u: Array, h: Array) -> Array:
-    """D1 L_d(q0, q1; h) + D2 L_d(q1, q0; -h): zero for symmetric ones."""
+    """D1 L_d(q0, q1; h) + D2 L_d(q1, q0; -h), which is zero for symmetric discrete Lagrangians."""
     here = m.at(t)
     q1, w = _step(here, ld, q, u, h)
     return (
@@ -181,10 +182,10 @@ def _exact_departure(m: Mechanics, ld: Any, t: Array, q: Array, u: Array, h: Arr
 
 @_on_ladder
 def _violations(m: Mechanics, constraint: Any, t: Array, q: Array, u: Array, h: Array):
-    """The discrete constraint and its derivative by the velocity, of steps with an allowed velocity and with any.
+    """The discrete constraint and its derivative by the velocity, for steps with an allowed and with any velocity.
 
-    Then, with the velocity moved onto the discrete constraint, its value, and the same of the step back; the
-    one-forms, and the allowed velocity.
+    Then, with the velocity moved onto the discrete constraint, its value, and its value and derivative for the step
+    back. Finally the one-forms and the allowed velocity.
     """
     here = m.at(t)
     v = nearest_velocity(here, q, u)
@@ -213,7 +214,7 @@ def _violations(m: Mechanics, constraint: Any, t: Array, q: Array, u: Array, h: 
 
 
 def check_lagrangian_at(ld: DiscreteLagrangian, m: Mechanics, at: States) -> None:
-    """Refuses a discrete Lagrangian that is not h L + O(h^2), singular, or not what it says of itself."""
+    """Refuses a discrete Lagrangian that is not h L + O(h^2), is singular, or breaks its own statements."""
     name = f"the discrete Lagrangian {ld.cli_name}"
     *vectors, slope = _momenta(m, ld, at)
     mass = at.mass[:, None]
@@ -231,7 +232,7 @@ def check_lagrangian_at(ld: DiscreteLagrangian, m: Mechanics, at: States) -> Non
         factor = np.linalg.cholesky(at.mass[i])
         unit = np.linalg.solve(factor, slope[i][fine])
         singular = np.linalg.svd(np.linalg.solve(factor, np.swapaxes(unit, -1, -2)), compute_uv=False)
-        # In the kinetic metric the derivative goes to one; what rounding leaves of zero is below this.
+        # In the kinetic metric the derivative tends to one; a zero that rounding has changed is still below this.
         if np.median(singular[:, -1]) <= 1e-7 * max(1.0, float(np.median(singular[:, 0]))):
             raise ValueError(
                 f"{name} is not regular: its mixed second derivative D12 L_d, which should be about -M/h, is "
@@ -262,7 +263,7 @@ def check_lagrangian_at(ld: DiscreteLagrangian, m: Mechanics, at: States) -> Non
     if ld.symmetric:
         short = np.linalg.norm(first, axis=-1) + np.linalg.norm(last, axis=-1)
         _check_symmetric(name, _lengths(mass, _reversed_momenta(m, ld, at)), short, m, at)
-    # Consistent and symmetric rules are of order 2; and on groups there is no motion in coordinates to compare with.
+    # Consistent and symmetric rules are of order 2. On groups there is no motion in coordinates to compare with.
     if ld.order > (2 if ld.symmetric else 1) and Trait.COORDINATES in m.traits:
         _check_order(name, ld, m, at)
 
@@ -271,7 +272,7 @@ def _check_order(name: str, ld: DiscreteLagrangian, m: Mechanics, at: States) ->
     gaps = np.linalg.norm(_lengths(at.mass[:, None], _exact_departure(m, ld, at)), axis=-1)
     for i, gap in enumerate(gaps):
         speed = _speed(at, i)
-        # Above rounding by enough to have a slope, and below the first tenth, where powers of h have not begun.
+        # Far enough above rounding to have a slope, and below a tenth, above which powers of h do not show yet.
         clear = np.isfinite(gap) & (gap > 1e3 * _noise(at, i) * speed) & (gap < 0.1 * speed)
         pairs = np.flatnonzero(clear[:-1] & clear[1:])
         if len(pairs) < 3:
@@ -286,7 +287,7 @@ def _check_order(name: str, ld: DiscreteLagrangian, m: Mechanics, at: States) ->
 
 
 def check_constraint_at(constraint: DiscreteConstraint, m: Mechanics, at: States) -> None:
-    """Refuses a discrete constraint that does not become that of the system as steps go to zero."""
+    """Refuses a discrete constraint that does not tend to the constraint of the system as steps go to zero."""
     name = f"the discrete constraint {constraint.cli_name}"
     on, off, solved, back, forms, allowed = _violations(m, constraint, at)
     forms, gaps = forms[:, 0], np.full((*at.h.shape, at.u.shape[-1]), np.nan)
@@ -307,7 +308,7 @@ def check_constraint_at(constraint: DiscreteConstraint, m: Mechanics, at: States
                     f"{name} is NaN or infinite, or its derivative is, {_where(m, at, i)} for every step size"
                 )
             continue
-        # Rows that vanish on the constraint, as of a square, are told by those beside it.
+        # A row that vanishes on the constraint, as that of a square does, shows by comparison with rows beside it.
         lengths, others = (np.linalg.norm(x[fine], axis=-1) for x in (slope, beyond))
         largest = np.maximum(lengths, others)
         vanish = np.median(lengths / np.where(largest == 0, 1.0, largest), axis=0)
@@ -334,12 +335,12 @@ def check_constraint_at(constraint: DiscreteConstraint, m: Mechanics, at: States
 
 
 def _check_symmetric(name: str, gaps: np.ndarray, short: np.ndarray, m: Mechanics, at: States) -> None:
-    """Refuses a rule that says it is symmetric, where steps back are not steps forward reversed."""
+    """Refuses a rule that is declared symmetric, but whose steps back are not its steps forward reversed."""
     sizes = np.linalg.norm(gaps, axis=-1)
     for i, size in enumerate(sizes):
         speed = _speed(at, i)
         bound = (_IDENTITY + 1e3 * _noise(at, i)) * speed
-        # Where the rule is near its limit, and stays so: over many waves of a function rounding grows.
+        # Only where the rule is near its limit and stays there: over many oscillations of a function rounding grows.
         close = np.logical_and.accumulate((short[i] <= 0.1 * speed)[::-1])[::-1]
         if np.any(size[close] > bound[close]):
             worst = np.nanmax(np.where(close & (size > bound), size, 0.0)) / speed
@@ -356,10 +357,10 @@ def _check_symmetric(name: str, gaps: np.ndarray, short: np.ndarray, m: Mechanic
 
 
 def _left_over(gap: np.ndarray, scale: float, noise: np.ndarray, h: np.ndarray | None = None) -> float:
-    """What a sequence that should go to zero with h goes to, in units of `scale`; zero where it is rounding.
+    """The limit of a sequence that should go to zero with h, in units of `scale`; zero if it is only rounding.
 
-    Linear terms are extrapolated away. Of all places on the ladder the one counts where three in a row agree best.
-    Given the steps, sequences that grow as h goes to zero are told by their size at the shortest steps.
+    Extrapolation removes linear terms. The limit is taken at the place on the ladder where three values in a row agree
+    best. If the steps are given, the size at the shortest steps shows sequences that grow as h goes to zero.
     """
     better = 2 * gap[1:] - gap[:-1]
     change = np.linalg.norm(np.diff(better, axis=0), axis=-1)
@@ -371,7 +372,7 @@ def _left_over(gap: np.ndarray, scale: float, noise: np.ndarray, h: np.ndarray |
         return found / scale
     if h is not None:
         size = np.linalg.norm(gap, axis=-1)
-        # Rounding of numbers as large as one, too: a formula may have such.
+        # This includes the rounding of numbers as large as one, which a formula may contain.
         sure = np.flatnonzero(np.isfinite(size) & (noise < 1e-4))[-3:]
         if len(sure) == 3 and np.all(size[sure] > 0.1 * scale):
             return float(size[sure[0]] / scale)
@@ -379,7 +380,8 @@ def _left_over(gap: np.ndarray, scale: float, noise: np.ndarray, h: np.ndarray |
 
 
 def _noise(at: States, i: int) -> np.ndarray:
-    """(K,) rounding of differences of positions, relative to the step: a formula of some dozen operations."""
+    """The rounding error of differences of positions relative to the step, shape (K,), in a formula of some dozens of
+    operations."""
     moved = at.h[i] * np.max(np.abs(at.u[i]))
     return 64 * _EPS * (1 + np.max(np.abs(at.q[i])) / moved)
 
@@ -389,12 +391,12 @@ def _speed(at: States, i: int) -> float:
 
 
 def _across(factor: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """One-forms, in an orthonormal basis of the kinetic metric."""
+    """The one-forms in an orthonormal basis of the kinetic metric."""
     return np.swapaxes(np.linalg.solve(factor, np.swapaxes(rows, -1, -2)), -1, -2)
 
 
 def _missed(slopes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """(K, n) the velocity by which each step misses the constraint."""
+    """The velocity by which each step misses the constraint, shape (K, n)."""
 
     def one(slope, value):
         if not (np.all(np.isfinite(slope)) and np.all(np.isfinite(value))):
@@ -405,7 +407,7 @@ def _missed(slopes: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _smallest(rows: np.ndarray) -> float:
-    """The smallest singular value of rows of length one."""
+    """The smallest singular value of the rows, normalised to length one."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return float(np.linalg.svd(rows / np.where(lengths > 0, lengths, 1), compute_uv=False)[-1])
 

@@ -1,4 +1,4 @@
-"""Discrete constraints: conditions on two configurations that stand for A(q) v = 0."""
+"""Discrete constraints: conditions on two configurations that approximate A(q) v = 0."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -22,20 +22,20 @@ from dalembert.numerics import Renamed, matvec
 
 
 class DiscreteConstraint(eqx.Module):
-    """A function of two configurations that vanishes on the discrete constraint. Subclasses give `value`.
+    """A function of two configurations that vanishes on the discrete constraint. Subclasses define `value`.
 
-    Where the constraints are affine or depend on time, it is given the system in space and time, as a discrete
-    Lagrangian is.
+    If the constraints are affine or depend on time, `value` receives the system in space and time, as that of a
+    discrete Lagrangian does.
     """
 
     unchecked: ClassVar[bool] = False
-    """Whether it is taken as it is, although it may not stand for the system: for studies of wrong rules."""
+    """Whether it is used without a check that it approximates the system, for studies of wrong rules."""
 
     spelling = Renamed("cli_name")
 
     @property
     def symmetric(self) -> bool:
-        """Whether (q1, q0; -h) satisfies it where (q0, q1; h) does."""
+        """Whether (q1, q0; -h) satisfies it whenever (q0, q1; h) does."""
         return True
 
     @property
@@ -44,20 +44,20 @@ class DiscreteConstraint(eqx.Module):
         return type(self).__name__.lower()
 
     def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        """(m,) zero on the constraint; u = (q1 - q0)/h."""
+        """The value, shape (m,), which is zero on the constraint; u = (q1 - q0)/h."""
         raise NotImplementedError(f"{type(self).__name__} does not define value")
 
     def over_step(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        """The value over a step; affine constraints are linear in space and time."""
+        """The value over a step. Affine constraints are evaluated in space and time, where they are linear."""
         if Trait.AFFINE in m.traits and Trait.TIMED not in m.traits:
             return in_spacetime(self.value, m, jnp.zeros(2, q0.dtype), q0, q1, u, h)
         return over_step(self.value, m, q0, q1, u, h)
 
 
 class PointConstraint(DiscreteConstraint):
-    """A((1-a) q0 + a q1) (q1 - q0)/h = 0: at the midpoint by default, alpha = 0 at the left point.
+    """A((1-a) q0 + a q1) (q1 - q0)/h = 0: at the midpoint by default, and at the left point for alpha = 0.
 
-    On a Lie group ((1-a) A(g0) + a A(g1)) u = 0 for the body velocity u of the step.
+    On a Lie group it is ((1-a) A(g0) + a A(g1)) u = 0 for the body velocity u of the step.
     """
 
     alpha: float = eqx.field(default=0.5, static=True, converter=plain)
@@ -83,7 +83,7 @@ class PointConstraint(DiscreteConstraint):
 
 
 class CustomConstraint(DiscreteConstraint):
-    """A function (system, q0, q1, h) -> (m,) of the user's own."""
+    """A user's own function (system, q0, q1, h) -> (m,)."""
 
     function: Callable[..., Any] = eqx.field(static=True)
     is_symmetric: bool = eqx.field(default=False, static=True)
@@ -106,7 +106,8 @@ class CustomConstraint(DiscreteConstraint):
 def constraint_value(
     constraint: DiscreteConstraint, system: System | Mechanics, q0: Array, q1: Array, u: Array, h: Array
 ) -> Array:
-    """(m,) the discrete constraint over a step; affine ones are linear in space and time."""
+    """The discrete constraint over a step, shape (m,). Affine constraints are evaluated in space and time, where they
+    are linear."""
     return constraint.over_step(lower(system), q0, q1, u, h)
 
 
@@ -122,7 +123,7 @@ def check_constraint(constraint: DiscreteConstraint, system: System | Mechanics)
 
 
 def as_constraint(given: Any, name: str) -> DiscreteConstraint:
-    """A discrete constraint, from a plain function too."""
+    """The given discrete constraint, or one made from a plain function."""
     if isinstance(given, DiscreteConstraint):
         return given
     if callable(given) and not isinstance(given, type | DiscreteLagrangian):

@@ -1,11 +1,10 @@
 """Discrete gradients: DV(q0, q1) with DV . (q1 - q0) = V(q1) - V(q0), symmetric in its two points.
 
-Differences of V are never divided by small steps. A difference is first written as the average of a
-derivative along the segment (Lobatto's six points), which has no cancellation. What that quadrature misses
-is added from the values of V: where a coarser rule says that it may miss something, and wherever the balance
-DV . (q1 - q0) = V(q1) - V(q0) is off by more than rounding, as it is at a kink or a steep step that falls between
-the six points. So energy is kept to rounding for any potential, large steps included, and nothing blows up as the
-step shrinks.
+Differences of V are never divided by small steps. A difference is first written as the average of a derivative along
+the segment (Lobatto's six points), which has no cancellation. The values of V then correct the error of this
+quadrature in two cases: if a coarser rule says that there may be an error, and if the balance
+DV . (q1 - q0) = V(q1) - V(q0) is off by more than rounding, as at a kink or a steep step between the six points. Energy
+is therefore conserved to rounding for any potential, even with large steps, and nothing blows up as the step shrinks.
 """
 
 import functools
@@ -22,16 +21,16 @@ from dalembert.numerics import is_syntactically_constant, matvec
 Potential = Callable[[Array], Array]
 Gradient = Callable[[Potential, Array, Array, Array], Array]
 
-# Lobatto's rule with six points, exact to degree nine. It contains the ends, so a kink near one is seen.
+# Lobatto's rule with six points, exact to degree nine. It contains the ends, so that it sees a kink near one of them.
 _A, _B = np.sqrt(1 / 3 - 2 / 21 * np.sqrt(7)), np.sqrt(1 / 3 + 2 / 21 * np.sqrt(7))
 _NODES = (np.array([-1, -_B, -_A, _A, _B, 1]) + 1) / 2
-# Of the pairs that lie symmetrically, the ends first.
+# The weights of the symmetric pairs of nodes, with the ends first.
 _WEIGHTS = np.array([2, 14 - np.sqrt(7), 14 + np.sqrt(7)]) / 60
-# The rule on the ends and the inner points alone, exact to degree three: an error estimate for the other.
+# The coarse rule uses only the ends and the innermost points. It is exact to degree three, and estimates the error.
 _END = (1 / 3 - _A**2) / (1 - _A**2) / 2
 _COARSE = np.array([_END, 0, 0.5 - _END])
-# How many roundings the values of V, and the products that they are compared with, may be off by. Each evaluation
-# of V is a few dozen operations; a potential that is off by more is not kept to rounding by any method.
+# The number of rounding errors allowed in the values of V and in the products that they are compared with. Each
+# evaluation of V is a few dozen operations; if a potential has larger errors, no method conserves energy to rounding.
 _ROUNDINGS = 64
 
 
@@ -40,15 +39,15 @@ class Segment(NamedTuple):
 
     fine: Array
     missed: Array
-    """By how much a coarser rule differs, for each component."""
+    """The difference from a coarser rule, for each component."""
     defect: Array
     """V(q1) - V(q0) - fine . (q1 - q0), which should vanish."""
     rounding: Array
-    """How much of the defect may be rounding."""
+    """The part of the defect that may be rounding."""
     needed: Array
     """Whether the defect must be added."""
     foreseen: Array
-    """Whether it is no larger than the coarser rule lets expect."""
+    """Whether the defect is no larger than the coarser rule suggests."""
 
 
 def _average(
@@ -61,16 +60,16 @@ def _average(
 ) -> Segment:
     """The average of a derivative on the segment; fine . step should be the change of V.
 
-    Where V is smooth, the fine rule errs at most like the square of the coarse one's error: if that is below 1e-8
-    relative, the fine rule is exact. Where V is not, the balance shows it. Its rounding is that of the values of V, and
-    V's change when the coordinates, of size `reach`, are rounded. All are compared as energies, in which the
-    coordinates' units do not matter.
+    If V is smooth, the error of the fine rule is at most of the size of the coarse error squared: if the coarse error
+    is below 1e-8, relative, the fine rule is exact. If V is not smooth, the balance shows it. The rounding of the
+    balance comes from the values of V, and from the change of V when the coordinates, of size `reach`, are rounded. All
+    of these are compared as energies, for which the coordinates' units do not matter.
     """
-    # The ends are the very points q0 and q1: what is computed there serves V too, at q0 for a whole iteration.
+    # The ends are exactly q0 and q1, so that V shares the computations there; those at q0 serve a whole iteration.
     inner = jnp.asarray(_NODES[1:-1], q0.dtype)[:, None]
     values = jax.vmap(derivative)(jnp.concatenate([q0[None], q0 + inner * (q1 - q0), q1[None]]))
     values = values.reshape(len(_NODES), -1)
-    # Pairs first, which both rules share.
+    # Both rules share the sums over symmetric pairs.
     pairs = values[: len(_WEIGHTS)] + values[: -len(_WEIGHTS) - 1 : -1]
     fine, coarse = (
         jnp.sum(jnp.asarray(weights, q0.dtype)[:, None] * pairs, axis=0) for weights in (_WEIGHTS, _COARSE)
@@ -81,7 +80,7 @@ def _average(
     work, gap = jnp.sum(jnp.abs(works)), jnp.sum(jnp.abs(missed * step))
     scale = jnp.abs(v0) + jnp.abs(v1) + jnp.sum(jnp.abs(fine) * reach)
     rounding = _ROUNDINGS * jnp.finfo(q0.dtype).eps * scale
-    # Written so that NaN, which a step then reports, needs nothing.
+    # Written so that NaN, which the step then reports, needs no correction.
     off = jnp.abs(defect) > rounding
     needed = (gap > 1e-8 * work) | off
     # For a cosine that turns by the angle a on the segment, the defect is at most 1.1e-5 a^2 gap^2/work.
@@ -90,13 +89,13 @@ def _average(
 
 
 def _ratio(x: Array, length: Array) -> Array:
-    """x / length; zero, also in derivatives, where the length is."""
+    """x / length; zero, with zero derivatives, if the length is zero."""
     moving = length != 0
     return jnp.where(moving, x, 0.0) / jnp.where(moving, length, 1.0)
 
 
 def _zero_of_constants(gradient: Gradient) -> Gradient:
-    """The same gradient; that of a potential written without q is zero, with nothing to compute."""
+    """The same gradient, but zero without any computation for a potential whose formula does not contain q."""
 
     @functools.wraps(gradient)
     def quick(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
@@ -108,10 +107,10 @@ def _zero_of_constants(gradient: Gradient) -> Gradient:
 
 
 def _shares(potential: Potential, q0: Array, q1: Array, found: Segment) -> Array:
-    """In which coordinates the quadrature misses something, and how much there, as a gradient.
+    """The error of the quadrature in each coordinate, as a gradient.
 
-    The values of V tell, when one coordinate moves alone: all of it, where V is a sum of functions of one coordinate.
-    Where they show nothing above rounding, the coarser rule tells.
+    It comes from the values of V when one coordinate moves alone. They show the whole error if V is a sum of functions
+    of one coordinate each. If they show nothing above rounding, the coarser rule decides.
     """
     step = q1 - q0
 
@@ -121,7 +120,7 @@ def _shares(potential: Potential, q0: Array, q1: Array, found: Segment) -> Array
         more = change - jnp.sum(jnp.where(this, found.fine * step, 0.0))
         return jnp.where(jnp.abs(more) > found.rounding, more, 0.0)
 
-    # Not a loop: its derivative, taken backwards, would have to keep a value for each coordinate.
+    # No loop here: its reverse-mode derivative would have to keep a value for each coordinate.
     off = _ratio(jax.vmap(alone)(jnp.eye(q0.shape[0], dtype=bool)), step)
     return jnp.where(jnp.any(off != 0), off, found.missed)
 
@@ -130,14 +129,15 @@ def _shares(potential: Potential, q0: Array, q1: Array, found: Segment) -> Array
 def average(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
     """The average of grad V on the segment (average vector field).
 
-    Separable potentials give separable gradients, so a driver stays independent of its passenger: what the
-    quadrature misses is added to the coordinates in which it misses something, not to those where it is exact.
+    Separable potentials give separable gradients, so a driver stays independent of its passenger: the error of the
+    quadrature is added only to the coordinates in which it occurs, not to those in which the quadrature is exact.
     """
     step = q1 - q0
     found = _average(jax.grad(potential), potential, q0, q1, step, jnp.abs(q0) + jnp.abs(q1))
 
     def spread(missed):
-        """A direction for the defect, in the coordinates that miss most, and its product with the step."""
+        """A direction for the defect, weighted towards the coordinates with the largest errors, and its product with
+        the step."""
         return missed * missed * step, jnp.sum((missed * step) ** 2)
 
     def searched():
@@ -150,7 +150,8 @@ def average(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
         along, length = spread(found.missed)
         return along * _ratio(jnp.where(found.needed, found.defect, 0.0), length)
 
-    # The first branch is the usual one, which ensembles compute for all members: the other only where one needs it.
+    # The first branch is the usual one, and ensembles compute it for all members; they compute the other only if a
+    # member needs it.
     return found.fine + lax.cond(found.foreseen, known, searched)
 
 
@@ -172,7 +173,8 @@ def gonzalez(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array
 
 
 def _increments(potential: Potential, q0: Array, q1: Array) -> Array:
-    """Coordinate increments: V's change along each edge of the path that moves one coordinate at a time."""
+    """The coordinate increments: the change of V along each edge of the path that moves one coordinate at a time,
+    divided by the edge."""
     parts = []
     for i in range(q0.shape[0]):
         here = jnp.concatenate([q1[:i], q0[i:]])

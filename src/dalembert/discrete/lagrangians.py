@@ -1,7 +1,7 @@
 """Discrete Lagrangians: approximations of the action over a step, L_d(q0, q1) ~ h L.
 
-They are scaled as actions. [ferraro2008] prints L_d ~ L: its equations do not change, but momenta and energies are
-right with this scale alone.
+They are scaled as actions. [ferraro2008] prints L_d ~ L. Its equations do not depend on the scale, but momenta and
+energies are right only with the scale of an action.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,12 +19,12 @@ from dalembert.numerics import Recent, Renamed, current, kind_of, matvec, newton
 
 
 def plain(x: Any) -> Any:
-    """A number of Python's for one of NumPy's, which must not be static; everything else as it is."""
+    """The Python number for a NumPy scalar, which must not be static; anything else as it is."""
     return x.item() if isinstance(x, np.generic) else x
 
 
 def is_one_of(x: Any, names: Iterable[str]) -> bool:
-    """Whether x is one of the names; an array or a list is none."""
+    """Whether x is one of the names; an array or a list is not."""
     return isinstance(x, str) and x in names
 
 
@@ -39,26 +39,27 @@ def is_fraction(x: Any) -> bool:
 
 
 class DiscreteLagrangian(eqx.Module):
-    """A function L_d of two configurations. Subclasses give `value`.
+    """A function L_d of two configurations. Subclasses define `value`.
 
-    `value(system, q0, q1, u, h)` is given the velocity u = (q1 - q0)/h beside q1, because differences of positions
-    lose digits; it must use u where it means the velocity. Where the system depends on time, it is given the system
-    with the time as first coordinate (SpaceTime), and velocities that begin with 1. One whose momenta are not the
-    derivatives of `value` gives `partial_derivatives` and `spacetime_derivatives` itself, one on Lie groups `moved`.
+    `value(system, q0, q1, u, h)` receives the velocity u = (q1 - q0)/h in addition to q1, because differences of
+    positions lose digits; it must use u wherever it means the velocity. If the system depends on time, `value` receives
+    the system with the time as first coordinate (SpaceTime), and velocities that begin with 1. A subclass whose momenta
+    are not the derivatives of `value` defines `partial_derivatives` and `spacetime_derivatives` itself; a subclass on
+    Lie groups also defines `moved`.
     """
 
     supports: ClassVar[frozenset[Trait]] = frozenset(
         {Trait.COORDINATES, Trait.VARYING_MASS, Trait.AFFINE, Trait.TIMED}
     )
-    """The traits of the systems that it stands for."""
+    """The traits that a system may have."""
     unchecked: ClassVar[bool] = False
-    """Whether it is taken as it is, although it may not stand for the system: for studies of wrong rules."""
+    """Whether it is used without a check that it approximates the system, for studies of wrong rules."""
 
     spelling, slots = Renamed("cli_name"), Renamed("partial_derivatives")
 
     @property
     def order(self) -> int:
-        """The order of the method that it makes without constraints."""
+        """The order of its method for systems without constraints."""
         return 2
 
     @property
@@ -76,11 +77,11 @@ class DiscreteLagrangian(eqx.Module):
         raise NotImplementedError(f"{type(self).__name__} does not define value")
 
     def over_step(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        """The value over a step; of a rheonomic system, given as system.at(t0), with the times of both ends."""
+        """The value over a step; for a rheonomic system, given as system.at(t0), with the times of both ends."""
         return over_step(self.value, m, q0, q1, u, h)
 
     def moved(self, m: Mechanics, q: Array, u: Array, h: Array) -> Array:
-        """Where a step from q with the velocity u ends."""
+        """The end of a step from q with the velocity u."""
         return m.space.displaced(q, h * u)
 
     def velocity(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
@@ -90,7 +91,7 @@ class DiscreteLagrangian(eqx.Module):
     def partial_derivatives(
         self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array
     ) -> tuple[Array, Array]:
-        """D1 L_d and D2 L_d, where u = (q1 - q0)/h is known better than by the difference."""
+        """D1 L_d and D2 L_d, given u = (q1 - q0)/h more accurately than the difference would give it."""
 
         def value(q0, q1, u):
             return self.over_step(m, q0, q1, u, h)
@@ -105,7 +106,7 @@ class DiscreteLagrangian(eqx.Module):
     def spacetime_derivatives(
         self, m: Mechanics, t: Array, q0: Array, q1: Array, u: Array, h: Array
     ) -> tuple[Array, Array]:
-        """(D1, D2) and (D3, D4) of L_d(t0, q0, t1, q1), each (1 + n), the derivatives by time first."""
+        """(D1, D2) and (D3, D4) of L_d(t0, q0, t1, q1), each of shape (1 + n,), with the derivative by time first."""
 
         def value(t, q0, q1, u, h):
             if Trait.TIMED in m.traits:
@@ -114,12 +115,12 @@ class DiscreteLagrangian(eqx.Module):
 
         times = jnp.stack([t, t + h])
         at, first, second, velocity, length = jax.grad(value, argnums=(0, 1, 2, 3, 4))(times, q0, q1, u, h)
-        length = length - jnp.sum(velocity * u) / h  # positions stay, so that u changes with h
+        length = length - jnp.sum(velocity * u) / h  # the positions are fixed, so u changes with h
         before = jnp.concatenate([(at[0] - length)[None], first - velocity / h])
         return before, jnp.concatenate([(at[1] + length)[None], second + velocity / h])
 
     def __call__(self, system: System | Mechanics, q0: Array, q1: Array, h: Array) -> Array:
-        """L_d(q0, q1) from the configurations alone; of a rheonomic system give system.at(t0)."""
+        """L_d(q0, q1) from the configurations alone; give a rheonomic system as system.at(t0)."""
         m = lower(system)
         return self.over_step(m, q0, q1, self.velocity(m, q0, q1, h), h)
 
@@ -151,14 +152,14 @@ class Midpoint(DiscreteLagrangian):
 
 
 class Trapezoidal(DiscreteLagrangian):
-    """The trapezoidal (Verlet) rule, the mean of h L at both ends; explicit where the mass matrix is constant."""
+    """The trapezoidal (Verlet) rule, the mean of h L at both ends; it is explicit if the mass matrix is constant."""
 
     def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         return 0.5 * h * (m.lagrangian(q0, u) + m.lagrangian(q1, u))
 
 
 def check_own(name: str, function: Any, is_symmetric: Any) -> None:
-    """Refuses what is not a function of the user's own with a plain word on its symmetry."""
+    """Refuses anything but a function, and anything but True or False for its symmetry."""
     if not callable(function) or isinstance(function, type):
         raise ValueError(f"{name} needs a function of (system, q0, q1, h), got {function!r}")
     if not isinstance(is_symmetric, bool):
@@ -166,10 +167,10 @@ def check_own(name: str, function: Any, is_symmetric: Any) -> None:
 
 
 class CustomLagrangian(DiscreteLagrangian):
-    """A function (system, q0, q1, h) -> L_d of the user's own, scaled as an action.
+    """A user's own function (system, q0, q1, h) -> L_d, scaled as an action.
 
-    It should say what is known of it: its order without constraints, and whether it is symmetric. It sees positions
-    only, so its momenta lose eps |q|/(h |v|) a step.
+    Declare what is known about it: its order without constraints, and whether it is symmetric. The function sees only
+    positions, so its momenta have an error of eps |q|/(h |v|) per step.
     """
 
     function: Callable[..., Any] = eqx.field(static=True)
@@ -210,9 +211,9 @@ _checked = Recent(256)
 def check_value(
     label: str, rule: Any, system: System | Mechanics, expected: Callable[[], tuple[str, tuple]]
 ) -> None:
-    """Refuses a rule over a step that does not return what is expected, told in words and as a shape.
+    """Refuses a rule over a step that does not return the expected value, which is given in words and as a shape.
 
-    The shape depends on the kind of the rule and of the system alone, so that a kind is looked at once.
+    The shape depends only on the kinds of the rule and of the system, so each kind is checked only once.
     """
     system = as_arrays(system)
     key = kind_of(current((as_arrays(rule), system)))
@@ -230,7 +231,7 @@ def check_value(
 
 
 def as_lagrangian(given: Any, name: str, groups: bool = False) -> DiscreteLagrangian:
-    """A discrete Lagrangian, from a plain function too; one on Lie groups only where the method takes `groups`."""
+    """The given discrete Lagrangian, or one made from a plain function; one on Lie groups only if `groups` is true."""
     if isinstance(given, DiscreteLagrangian):
         if Trait.COORDINATES not in given.supports and not groups:
             raise ValueError(
@@ -247,9 +248,9 @@ def as_lagrangian(given: Any, name: str, groups: bool = False) -> DiscreteLagran
 
 
 def over_step(value: Callable, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-    """A function of (system, q0, q1, u, h); of a system that depends on time with the times of both ends.
+    """The value of a function of (system, q0, q1, u, h); if the system depends on time, with the times of both ends.
 
-    Such a system is given as it is at the beginning, `system.at(t0)`.
+    Such a system is given at the beginning of the step, as `system.at(t0)`.
     """
     if Trait.TIMED not in m.traits:
         return value(m, q0, q1, u, h)
@@ -257,7 +258,7 @@ def over_step(value: Callable, m: Mechanics, q0: Array, q1: Array, u: Array, h: 
 
 
 def in_spacetime(value: Callable, m: Mechanics, t: Array, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-    """The function with the two times `t` as first coordinates."""
+    """The value of the function with the two times `t` as first coordinates."""
     ends = (jnp.concatenate([t[i : i + 1], q]) for i, q in enumerate((q0, q1)))
     return value(lower(SpaceTime(m.system)), *ends, jnp.concatenate([jnp.ones(1, u.dtype), u]), h)
 
@@ -265,7 +266,7 @@ def in_spacetime(value: Callable, m: Mechanics, t: Array, q0: Array, q1: Array, 
 def partial_derivatives(
     ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array, u: Array, h: Array
 ) -> tuple[Array, Array]:
-    """D1 L_d and D2 L_d, where u = (q1 - q0)/h is known better than by the difference."""
+    """D1 L_d and D2 L_d, given u = (q1 - q0)/h more accurately than the difference would give it."""
     return ld.partial_derivatives(lower(system), q0, q1, u, h)
 
 
@@ -282,37 +283,37 @@ def d2(ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array,
 
 
 def d12(ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array, h: Array) -> Array:
-    """D12 L_d(q0, q1), (n, n): the derivative of D1 L_d with respect to q1."""
+    """D12 L_d(q0, q1), shape (n, n): the derivative of D1 L_d with respect to q1."""
     return jax.jacfwd(lambda x: d1(ld, system, q0, x, h))(q1)
 
 
 def legendre_minus(
     ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array, h: Array
 ) -> Array:
-    """p^-, the momentum at q0 with which the step departs: -D1 L_d(q0, q1)."""
+    """The momentum p^- = -D1 L_d(q0, q1) at q0, with which the step departs."""
     return -d1(ld, system, q0, q1, h)
 
 
 def legendre_plus(
     ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array, h: Array
 ) -> Array:
-    """p^+, the momentum at q1 with which the step arrives: D2 L_d(q0, q1)."""
+    """The momentum p^+ = D2 L_d(q0, q1) at q1, with which the step arrives."""
     return d2(ld, system, q0, q1, h)
 
 
 def average_momentum(
     ld: DiscreteLagrangian, system: System | Mechanics, q0: Array, q1: Array, q2: Array, h: Array
 ) -> Array:
-    """(p^+ + p^-)/2 at q1, which satisfies the constraint where a GNI made the three."""
+    """The mean (p^+ + p^-)/2 at q1, which satisfies the constraint if a GNI made the three configurations."""
     return 0.5 * (legendre_plus(ld, system, q0, q1, h) + legendre_minus(ld, system, q1, q2, h))
 
 
 class Gauss(DiscreteLagrangian):
-    """The action of the best polynomial path of degree `stages`, by Gauss quadrature: order 2 stages.
+    """The action of the best polynomial path of degree `stages`, by Gauss quadrature; the order is 2 * stages.
 
-    Equations: [hairer2006] VI.6.2. The path has velocities u + sum_k P_k(c_i) z_k at the nodes c_i, P_k the shifted
-    Legendre polynomials, so that it ends at q1 whatever z is; z makes the sum of the Lagrangians stationary. One
-    stage is the midpoint rule.
+    Equations: [hairer2006] VI.6.2. The path has velocities u + sum_k P_k(c_i) z_k at the nodes c_i, where P_k are the
+    shifted Legendre polynomials, so that it ends at q1 for every z; z makes the sum of the Lagrangians stationary. One
+    stage gives the midpoint rule.
     """
 
     stages: int = eqx.field(default=2, static=True, converter=plain)
@@ -333,7 +334,7 @@ class Gauss(DiscreteLagrangian):
         nodes, weights, bends, shifts = _legendre(self.stages)
         inner = self.stages - 1
 
-        clock = isinstance(m.system, SpaceTime)  # time goes on evenly
+        clock = isinstance(m.system, SpaceTime)  # time advances uniformly along the path
 
         def action(z, q0, q1, u):
             z = z.reshape(inner, q0.shape[0] - clock)
@@ -358,13 +359,13 @@ class Gauss(DiscreteLagrangian):
             1 / natural,
             noise=64 * resolved / natural,
         )
-        # A path that was not found makes the step fail, and the run reports it.
+        # If no path was found, the step fails, and the run reports it.
         return jnp.where(info.converged, action(z, q0, q1, u), jnp.nan)
 
 
 def _legendre(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes and weights on [0, 1]; shifted Legendre polynomials of degree 1, 2, ... at the nodes, and their integrals
-    from 0."""
+    """The nodes and weights on [0, 1], the shifted Legendre polynomials of degree 1, 2, ... at the nodes, and their
+    integrals from 0."""
     x, w = np.polynomial.legendre.leggauss(stages)
     polynomials = [np.polynomial.Legendre.basis(k + 1) for k in range(stages - 1)]
     bends = np.array([p(x) for p in polynomials]).reshape(stages - 1, stages)
@@ -384,15 +385,15 @@ def _group(m: Mechanics) -> Group:
 
 
 def pull(m: Mechanics, q: Array) -> Array:
-    """grad V(q); zero where no potential is given."""
+    """grad V(q); zero if no potential is given."""
     return m.potential_gradient(q) if "potential" in m.given else jnp.zeros(())
 
 
 class Retraction(DiscreteLagrangian):
     """(h/2) <I u, u> - (h/2) (V(g0) + V(g1)) on a Lie group, for g0^-1 g1 = tau(h u).
 
-    tau is exp, the Cayley map, or `mid` on SE(2). Momenta are moved to the identity from the left, so that
-    p^- = (dtau^-1_{h u})^T I u and p^+ = Ad_W^T p^-, W = tau(h u), where there is no potential.
+    tau is exp, the Cayley map, or `mid` on SE(2). Momenta are moved to the identity from the left, so that without a
+    potential p^- = (dtau^-1_{h u})^T I u and p^+ = Ad_W^T p^- with W = tau(h u).
     """
 
     name: Literal["exp", "cayley", "mid"] = eqx.field(default="exp", static=True)
@@ -415,7 +416,7 @@ class Retraction(DiscreteLagrangian):
         return group.restore(group.multiply(q, group.retraction(self.name)[0](h * u)))
 
     def velocity(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
-        """By Newton's method for what is left of g0^-1 g1."""
+        """The velocity of the step from q0 to q1, found by Newton's method for the remainder of g0^-1 g1."""
         group = _group(m)
         tau, _ = group.retraction(self.name)
         target = group.multiply(group.inverse(q0), q1)

@@ -1,4 +1,4 @@
-"""Lie groups: elements as rows of numbers, exp and the Cayley map, their derivatives, Ad."""
+"""Lie groups, with elements as rows of numbers: exp and the Cayley map, their derivatives, and Ad."""
 
 from dalembert.groups.base import Group, coadjoint
 from dalembert.groups.flat import H3, Product, Rn, Torus

@@ -1,4 +1,4 @@
-"""What a Lie group is here: elements as rows of numbers, its algebra, and maps from the algebra to the group."""
+"""The interface of a Lie group: elements as rows of numbers, its algebra, and maps from the algebra to the group."""
 
 from collections.abc import Callable
 
@@ -11,16 +11,16 @@ from dalembert.numerics import matvec
 
 
 class Group(eqx.Module):
-    """A Lie group. Elements g are arrays of `size` numbers, elements of the algebra x of `dimension` numbers.
+    """A Lie group. Elements g are arrays of `size` numbers, and elements x of the algebra are arrays of `dimension`.
 
-    Subclasses give the names, `identity`, `multiply`, `inverse`, `adjoint` (the matrix of Ad_g), `bracket` (the
-    matrix of ad_x), `exp`, `dexp_inverse`, and where it differs from exp `cayley` with its `dcayley_inverse`.
-    The derivative of a map tau is trivialised on the right: d/ds tau(x + s y) = (dtau_x y) tau(x); its inverse is
-    what integrators need.
+    Subclasses define the names, `identity`, `multiply`, `inverse`, `adjoint` (the matrix of Ad_g), `bracket` (the
+    matrix of ad_x), `exp`, `dexp_inverse` and, if the Cayley map differs from exp, `cayley` with `dcayley_inverse`.
+    The derivative of a map tau is trivialised on the right: d/ds tau(x + s y) = (dtau_x y) tau(x). Integrators need
+    its inverse.
     """
 
     retractions = ("exp", "cayley")
-    """Maps from the algebra to the group, with tau(-x) = tau(x)^-1."""
+    """The names of the maps tau from the algebra to the group, with tau(-x) = tau(x)^-1."""
 
     @property
     def name(self) -> str:
@@ -29,12 +29,12 @@ class Group(eqx.Module):
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """Names of the numbers that make an element."""
+        """The names of the numbers that make up an element."""
         raise NotImplementedError(f"{self.name} does not name its coordinates")
 
     @property
     def velocities(self) -> tuple[str, ...]:
-        """Names of the components of a body velocity."""
+        """The names of the components of a body velocity."""
         raise NotImplementedError(f"{self.name} does not name its velocities")
 
     @property
@@ -44,7 +44,7 @@ class Group(eqx.Module):
 
     @property
     def size(self) -> int:
-        """How many numbers make an element."""
+        """The number of numbers that make up an element."""
         return len(self.coordinates)
 
     @property
@@ -65,15 +65,15 @@ class Group(eqx.Module):
         raise NotImplementedError
 
     def adjoint(self, g: Array) -> Array:
-        """Ad_g, a square matrix: g exp(x) g^-1 = exp(Ad_g x)."""
+        """The matrix of Ad_g, with g exp(x) g^-1 = exp(Ad_g x)."""
         raise NotImplementedError
 
     def bracket(self, x: Array) -> Array:
-        """ad_x, a square matrix: ad_x y = [x, y]."""
+        """The matrix of ad_x, with ad_x y = [x, y]."""
         raise NotImplementedError
 
     def exp(self, x: Array) -> Array:
-        """The exponential."""
+        """The exponential map."""
         raise NotImplementedError
 
     def dexp_inverse(self, x: Array) -> Array:
@@ -81,8 +81,10 @@ class Group(eqx.Module):
         raise NotImplementedError
 
     def cayley(self, x: Array) -> Array:
-        """The Cayley map (1 - x/2)^-1 (1 + x/2) of the matrix group, on S^3 that of the rotation; exp on groups where
-        it is the same, and on tori."""
+        """The Cayley map (1 - x/2)^-1 (1 + x/2) of the matrix group.
+
+        On S^3 it is the Cayley map of the rotation. It is exp on tori, and on groups where the two are the same.
+        """
         return self.exp(x)
 
     def dcayley_inverse(self, x: Array) -> Array:
@@ -98,19 +100,19 @@ class Group(eqx.Module):
         return getattr(self, name), getattr(self, f"d{name}_inverse")
 
     def local(self, g: Array) -> Array:
-        """Coordinates in the algebra of an element near the identity; their derivative there is the identity."""
+        """Coordinates in the algebra of an element near the identity, with the identity as their derivative there."""
         raise NotImplementedError
 
     def matrix(self, g: Array) -> Array:
-        """The element as a matrix: products of elements are products of matrices."""
+        """The element as a matrix; products of elements are products of matrices."""
         raise NotImplementedError
 
     def restore(self, g: Array) -> Array:
-        """The element next to numbers that rounding has moved off the group."""
+        """The nearest element to numbers that rounding has moved off the group."""
         return g
 
     def defect(self, g: Array) -> Array:
-        """How far the numbers are from making an element; zero where any numbers do."""
+        """How far the numbers are from being an element; always zero if any numbers are one."""
         return jnp.zeros((), g.dtype)
 
     def velocity(self, g: Array, x: Array) -> Array:
@@ -127,7 +129,7 @@ class Group(eqx.Module):
         return self.local(self.multiply(self.inverse(g), k))
 
     def gradient(self, function: Callable[[Array], Array], g: Array) -> Array:
-        """The derivative of a function of g, a covector for body velocities."""
+        """The derivative of a function of g, a covector on body velocities."""
         zero = jnp.zeros(self.dimension, g.dtype)
         return jax.grad(lambda x: function(self.displaced(g, x)))(zero)
 

@@ -1,4 +1,4 @@
-"""Groups that have coordinates on all of them: R^n, tori, the Heisenberg group; and products of groups."""
+"""Groups with global coordinates (R^n, tori and the Heisenberg group), and products of groups."""
 
 from collections.abc import Callable
 from typing import Any
@@ -61,13 +61,13 @@ class Rn(Group):
         return g
 
     def matrix(self, g: Array) -> Array:
-        """[[1, g], [0, 1]]."""
+        """The matrix [[1, g], [0, 1]]."""
         one = jnp.eye(self.n + 1, dtype=g.dtype)
         return one.at[:-1, -1].set(g)
 
 
 class Torus(Rn):
-    """n angles."""
+    """The torus of n angles, with addition."""
 
     @property
     def name(self) -> str:
@@ -86,7 +86,7 @@ class Torus(Rn):
         return self.coordinates
 
     def matrix(self, g: Array) -> Array:
-        """Rotations of as many planes."""
+        """The rotations of n planes, as one matrix."""
         c, s = jnp.diag(jnp.cos(g)), jnp.diag(jnp.sin(g))
         return jnp.block([[c, -s], [s, c]])
 
@@ -139,7 +139,7 @@ class H3(Group):
         return g
 
     def matrix(self, g: Array) -> Array:
-        """Upper triangular."""
+        """The element as an upper triangular matrix."""
         one, zero = jnp.ones((), g.dtype), jnp.zeros((), g.dtype)
         return jnp.stack([one, g[0], g[2], zero, one, g[1], zero, zero, one]).reshape(3, 3)
 
@@ -156,7 +156,7 @@ def _diagonal(blocks: list[Array]) -> Array:
 
 
 class Product(Group):
-    """The direct product of groups; names that occur twice get the factor's number."""
+    """The direct product of groups. A name that occurs more than once gets the number of its factor."""
 
     factors: tuple[Group, ...]
 
@@ -169,7 +169,7 @@ class Product(Group):
 
     @property
     def retractions(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Those that all factors have."""
+        """The retractions that all factors have."""
         return tuple(
             name for name in self.factors[0].retractions if all(name in f.retractions for f in self.factors)
         )
@@ -262,7 +262,7 @@ class Product(Group):
 class Coordinates(Rn):
     """R^n with addition, as the space of a system in coordinates.
 
-    Velocities beyond the coordinates, as some reduced systems have, move nothing that is stored.
+    Some reduced systems have more velocities than coordinates; the additional velocities move no coordinate.
     """
 
     own_names: tuple[str, ...] = eqx.field(static=True)

@@ -32,8 +32,11 @@ def _matrix(*entries) -> Array:
 
 
 class SE2(Group):
-    """Motions of the plane, (x, y, theta); body velocities (v1, v2, w). Beside exp and the Cayley map it has `mid`,
-    tau = (R(w/2) v, w), which makes the midpoint rule in these coordinates."""
+    """Motions of the plane, (x, y, theta), with body velocities (v1, v2, w).
+
+    In addition to exp and the Cayley map it has `mid`, tau = (R(w/2) v, w), which gives the midpoint rule in these
+    coordinates.
+    """
 
     retractions = ("exp", "cayley", "mid")
 
@@ -92,12 +95,12 @@ class SE2(Group):
         return _matrix(1, half, half * v1 - v2, -half, 1, half * v2 + v1, 0, 0, 1 + half**2)
 
     def mid(self, x: Array) -> Array:
-        """Turned by half the angle, moved, turned by the other half."""
+        """The motion that turns by half the angle, moves, and turns by the other half."""
         c, s = jnp.cos(0.5 * x[2]), jnp.sin(0.5 * x[2])
         return jnp.stack([c * x[0] - s * x[1], s * x[0] + c * x[1], x[2]])
 
     def dmid_inverse(self, x: Array) -> Array:
-        """[[R(-w/2), J v/2], [0, 1]]."""
+        """The matrix [[R(-w/2), J v/2], [0, 1]]."""
         c, s = jnp.cos(0.5 * x[2]), jnp.sin(0.5 * x[2])
         return _matrix(c, s, -0.5 * x[1], -s, c, 0.5 * x[0], 0, 0, 1)
 
@@ -110,14 +113,14 @@ class SE2(Group):
 
 
 def _blocks(a: Array, b: Array) -> Array:
-    """[[a, b], [0, a]]."""
+    """The block matrix [[a, b], [0, a]]."""
     return jnp.concatenate(
         [jnp.concatenate([a, b], axis=1), jnp.concatenate([jnp.zeros_like(a), a], axis=1)], axis=0
     )
 
 
 class SE3(Group):
-    """Motions of space, (x, y, z) and the nine entries of a rotation; body velocities (v, w)."""
+    """Motions of space, (x, y, z) and the nine entries of a rotation, with body velocities (v, w)."""
 
     @property
     def name(self) -> str:
@@ -163,7 +166,7 @@ class SE3(Group):
         return self._element(moved, rotation_exp(w))
 
     def dexp_inverse(self, x: Array) -> Array:
-        # se(3) is so(3) over the dual numbers w + eps v: the upper block is the derivative of the other along v.
+        # se(3) is so(3) over the dual numbers w + eps v, so the upper block is the derivative of the other along v.
         a, b = jax.jvp(rotation_dexp_inverse, (x[3:],), (x[:3],))
         return _blocks(a, b)
 

@@ -26,7 +26,7 @@ def rotation_exp(x: Array) -> Array:
 
 
 def rotation_dexp_inverse(x: Array) -> Array:
-    """1 - x^/2 + c x^2."""
+    """The matrix 1 - x^/2 + c x^2, with x^ the matrix of the cross product."""
     s, one = jnp.sum(x * x), jnp.eye(3, dtype=x.dtype)
     c = cotangent_ratio(s)
     return (1 - c * s) * one - 0.5 * hat(x) + c * outer(x)
@@ -39,12 +39,12 @@ def rotation_cayley(x: Array) -> Array:
 
 
 def rotation_dcayley_inverse(x: Array) -> Array:
-    """1 - x^/2 + x x^T/4."""
+    """The matrix 1 - x^/2 + x x^T/4, with x^ the matrix of the cross product."""
     return jnp.eye(3, dtype=x.dtype) - 0.5 * hat(x) + 0.25 * outer(x)
 
 
 def restored_rotation(r: Array) -> Array:
-    """The nearest rotation to a matrix that is one to rounding: one step of Newton's iteration for it."""
+    """The rotation nearest to a matrix that is a rotation up to rounding, by one Newton step."""
     return 1.5 * r - 0.5 * matmul(r, matmul(r.T, r))
 
 
@@ -65,8 +65,8 @@ ENTRIES = tuple(f"R{i}{j}" for i in (1, 2, 3) for j in (1, 2, 3))
 class SO3(Group):
     """Rotations of space, as the nine entries of a matrix, row by row; body velocities are angular velocities.
 
-    Matrices, and not quaternions, because they are single valued and their entries are what pictures and
-    constraints use; one Newton step a product keeps them orthogonal.
+    Elements are matrices rather than quaternions, because matrices are single-valued, and pictures and constraints use
+    their entries. One Newton step per product keeps them orthogonal.
     """
 
     @property
@@ -122,8 +122,10 @@ class SO3(Group):
 
 
 class S3(Group):
-    """Unit quaternions (w, x, y, z); body velocities are angular velocities: the algebra is halved, so that its
-    bracket is the cross product. Twice around SO(3)."""
+    """Unit quaternions (w, x, y, z), the double cover of SO(3); body velocities are angular velocities.
+
+    The algebra is halved, so that its bracket is the cross product.
+    """
 
     @property
     def name(self) -> str:
@@ -147,7 +149,7 @@ class S3(Group):
         return g * jnp.array([1.0, -1.0, -1.0, -1.0], g.dtype)
 
     def adjoint(self, g: Array) -> Array:
-        # In this form a quaternion of length 1 + e near the identity makes a rotation to e times its angle squared.
+        # In this form a quaternion of length 1 + e near the identity gives a rotation up to e times its angle squared.
         w, x = g[0], g[1:]
         return (1 - 2 * jnp.sum(x * x)) * jnp.eye(3, dtype=g.dtype) + 2 * w * hat(x) + 2 * outer(x)
 
@@ -171,7 +173,7 @@ class S3(Group):
         return 2 * g[1:]
 
     def matrix(self, g: Array) -> Array:
-        """Left multiplication by g, a 4 x 4 matrix."""
+        """The 4 x 4 matrix of left multiplication by g."""
         w, x, y, z = g
         return jnp.stack([w, -x, -y, -z, x, w, -z, y, y, z, w, -x, z, -y, x, w]).reshape(4, 4)
 

@@ -1,4 +1,4 @@
-"""Native speed from plain functions: scalar operations, and time loops that compile to one kernel."""
+"""Native speed for plain functions: scalar operations, and time loops that compile to one kernel."""
 
 from dalembert.kernels.adjoint import Adjoint
 from dalembert.kernels.graph import Unsupported

@@ -1,4 +1,4 @@
-"""The derivative of a time loop, backwards: machine code that goes from the last step to the first."""
+"""The reverse-mode derivative of a time loop: machine code that goes from the last step to the first."""
 
 import ctypes
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Tree = Any
 
 
 def _floats(tree: Tree) -> tuple[list, Callable[[list], Tree]]:
-    """The leaves that have derivatives, and the way back."""
+    """The leaves that have derivatives, and a function that puts such leaves back into the tree."""
     leaves, form = jax.tree.flatten(tree)
     real = [jax.numpy.issubdtype(jax.numpy.result_type(x), np.floating) for x in leaves]
 
@@ -27,7 +27,7 @@ def _floats(tree: Tree) -> tuple[list, Callable[[list], Tree]]:
 
 
 def _pullback(function: Callable) -> Callable:
-    """(parameters, x, cotangents) to the cotangents of parameters and x, of float leaves alone."""
+    """The function from (parameters, x, cotangents) to the cotangents of parameters and x, for float leaves only."""
 
     def pull(parameters: Tree, x: Tree, cotangents: list) -> tuple[list, list]:
         given, with_parameters = _floats(parameters)
@@ -39,17 +39,17 @@ def _pullback(function: Callable) -> Callable:
 
 
 def _places(shapes: list[tuple]) -> list[int]:
-    """The entries that are floats."""
+    """The positions of the entries that are floats."""
     return [i for i, dtype in enumerate(dtypes_of(shapes)) if dtype.kind == "f"]
 
 
 class Adjoint:
-    """The pullback of a Loop, in pieces that the caller puts together; all arrays float64.
+    """The pullback of a Loop, in pieces that the caller puts together. All arrays are float64.
 
     `back(parameters, states, base, count, total, every, wanted, lam, sums)` goes from step base + count to step
-    `base`, `states` holding the carry at each of these; `wanted` are the cotangents of the saved rows, `lam` those
-    of the carry (changed in place), `sums` those of the parameters (added to).
-    `finish(parameters, start, lam, wanted, sums, ends)` does the start.
+    `base`; `states` holds the carry at each of these steps. `wanted` are the cotangents of the saved rows, `lam` those
+    of the carry (changed in place), and `sums` those of the parameters (added to).
+    `finish(parameters, start, lam, wanted, sums, ends)` handles the start.
     """
 
     def __init__(self, loop: Loop):
@@ -102,7 +102,7 @@ class Adjoint:
         at = w.put(f"getelementptr double, ptr %wanted, i64 {index}")
         wanted = [w.load(at, i, float64) for i in range(len(self.row))]
         found = self._pull(w, self.output, parameters, left, wanted)
-        # Results come as parameters, then carry.
+        # The results are the parameters, then the carry.
         found = [*found[len(sums) :], *found[: len(sums)]]
         added = [Value(w.put(f"fadd double {a.text}, {b.text}")) for a, b in zip(values, found, strict=True)]
         from_row = w.block_name
@@ -134,7 +134,7 @@ class Adjoint:
         return w.function(head)
 
     def _pull(self, w: Block, scalars: Scalars, parameters: list[Value], index: str, cotangents: list[Value]):
-        """A pullback at state `index` of the states."""
+        """Writes a pullback at entry `index` of the states; returns its results."""
         at = w.put(
             f"getelementptr double, ptr %states, i64 {w.put(f'mul i64 {index}, {len(self.loop.carry)}')}"
         )

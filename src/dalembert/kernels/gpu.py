@@ -1,4 +1,4 @@
-"""Many trajectories on a GPU: one Pallas kernel, every member in registers for the whole run."""
+"""Many trajectories on a GPU: one Pallas kernel, which keeps every member in registers for the whole run."""
 
 from functools import lru_cache
 from typing import Any
@@ -11,11 +11,11 @@ from jax import lax
 from dalembert.kernels.native import Loop, dtypes_of
 
 BLOCK = 128
-"""Members to a block of threads."""
+"""The number of members per block of threads."""
 SHORT, UNROLL = 400, 4
-"""Steps of fewer operations than this are written out several times, which saves turns of the loop."""
-# The device's estimate of 1/b, two Newton steps, and a last correction of the quotient: one unit in the last place.
-# A divisor that is zero, infinite or beyond 1e307 gives NaN, which ends the member.
+"""Steps with fewer than SHORT operations are written out UNROLL times, which saves iterations of the loop."""
+# The quotient takes the device's estimate of 1/b, two Newton steps, and a last correction. It is good to one unit in
+# the last place. A divisor that is zero, infinite or beyond 1e307 gives NaN, which ends the member.
 _QUOTIENT = """
 rcp.approx.ftz.f64 t, $2;
 neg.f64 u, $2; fma.rn.f64 u, u, t, 0d3FF0000000000000; fma.rn.f64 t, t, u, t;
@@ -26,7 +26,7 @@ mul.rn.f64 $0, $1, t; neg.f64 u, $2; fma.rn.f64 u, u, $0, $1; fma.rn.f64 $0, u, 
 
 @lru_cache(maxsize=64)
 def compiled_many(loop: Loop, flags: tuple[bool, ...], count: int, wide: int) -> Any:
-    """The kernel for so many rows and members: (shared, own, starts, limits) to (rows, what is told)."""
+    """The kernel for `count` rows and `wide` members, a function from (shared, own, starts, limits) to (rows, ends)."""
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton as plgpu
 
@@ -47,7 +47,7 @@ def compiled_many(loop: Loop, flags: tuple[bool, ...], count: int, wide: int) ->
         return result
 
     def fused(a, b, *rest):
-        """+-a b +- c with one rounding, which Triton does not make by itself; without c, the quotient a/b."""
+        """+-a b +- c with one rounding step, which Triton does not do by itself; without c, the quotient a/b."""
         if not rest:
             return assembly(_QUOTIENT, a, b)
         c, (sign, other) = rest
@@ -124,6 +124,9 @@ def _typed(x: Any, dtype: np.dtype) -> Any:
 def run_many(
     loop: Loop, flags: tuple[bool, ...], shared, own, starts, steps: int, every: int, count: int
 ) -> Any:
-    """Rows (count, distinct entries, members) and what is told at the end; members a multiple of BLOCK."""
+    """The rows, shape (count, distinct entries, members), and how each member ended.
+
+    The number of members must be a multiple of BLOCK.
+    """
     limits = np.array([steps, every], np.int32)
     return compiled_many(loop, flags, count, starts.shape[1])(shared, own, starts, limits)

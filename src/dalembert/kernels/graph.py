@@ -1,8 +1,8 @@
-"""Scalar operations as a graph: constants folded, equal operations shared.
+"""Scalar operations as a graph, with constants folded and equal operations shared.
 
-A node is one scalar. Regions are the bodies of loops and the branches of conditionals; which region an
-operation runs in is decided when the graph is emitted, so that what does not change in a loop is computed
-before it, and what only one branch needs is computed in that branch.
+A node is one scalar. Regions are the bodies of loops and the branches of conditionals. When the graph is
+emitted, each operation is assigned to a region: operations that do not change in a loop are computed before it,
+and operations that only one branch needs are computed in that branch.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ def _numpy(function: Callable) -> Callable:
 
 
 def _divide(a, b):
-    """NumPy's division for floats, C's for whole numbers (towards zero), as in JAX."""
+    """Division as in JAX: NumPy's for floats, and C's (towards zero) for whole numbers."""
     if np.issubdtype(np.asarray(a).dtype, np.integer):
         if b == 0:
             return (
@@ -63,7 +63,7 @@ def _is(x: Any, value: float) -> bool:
 
 
 def _factors(g: Any, x: Any) -> tuple[int, ...] | None:
-    """The numbers of the nodes whose product x is, in order; None where there are more than eight."""
+    """The sorted numbers of the nodes whose product is x; None if there are more than eight."""
     if x.op != "mul":
         return (x.id,)
     if x.id not in g.factors:
@@ -81,7 +81,7 @@ def _without(items: tuple[int, ...], twice: int) -> list[int]:
 
 
 def _circle(g: Any, dtype, a: Any, b: Any):
-    """k sin(x)^2 + k cos(x)^2 = k, which metrics and one-forms in terms of angles are full of."""
+    """The k of k sin(x)^2 + k cos(x)^2, a sum that is common in metrics and one-forms in terms of angles, else None."""
     first, second = _factors(g, a), _factors(g, b)
     if first is None or second is None or len(first) != len(second):
         return None
@@ -125,7 +125,7 @@ def _sub(g: Any, dtype, params, a: Any, b: Any):
 
 
 def _signed(g: Any, name: str, a: Any, b: Any):
-    """Signs are moved out of products and quotients, which shares more of them."""
+    """Moves signs out of products and quotients, so that more of these can be shared."""
     if a.op == "neg" and b.op == "neg":
         return g.op(name, a.args[0], b.args[0])
     if a.op == "neg":
@@ -138,7 +138,7 @@ def _mul(g: Any, dtype, params, a: Any, b: Any):
         return None
     for x, y in ((a, b), (b, a)):
         if _is(x, 0):
-            return x  # derivatives are full of exact zeros; 0 times infinity counts as 0 here
+            return x  # derivatives contain many exact zeros; 0 times infinity is taken as 0 here
         if _is(x, 1):
             return y
         if _is(x, -1):
@@ -163,7 +163,7 @@ def _integer_pow(g: Any, dtype, params, x: Any):
     if abs(power) > 64:
         return None
     if power < 0 and dtype.kind == "f":
-        x = g.op("div", g.const(1, dtype), x)  # the power of the inverse, which derivatives want too
+        x = g.op("div", g.const(1, dtype), x)  # a power of the inverse, which derivatives need too
     result, square, left = None, x, abs(power)
     while left:
         if left & 1:
@@ -192,9 +192,9 @@ _HARMLESS = {"add", "sub", "mul", "neg", "abs", "max", "min", "sin", "cos", "tan
 
 
 def _is_finite(g: Any, dtype, params, x: Any):
-    """Whether x is finite. A finite sum has finite terms; what is made of such terms alone is not asked again.
+    """Whether x is finite. A finite sum has finite terms, and what depends only on such terms is not tested again.
 
-    (Overflow aside: a product of finite numbers beyond 1e308 belongs to a run that is lost in the next step.)
+    This neglects overflow: a product of finite numbers beyond 1e308 belongs to a run that fails in the next step.
     """
     if _follows(g, x):
         return g.const(True, bool)
@@ -207,7 +207,7 @@ def _is_finite(g: Any, dtype, params, x: Any):
 
 
 def _follows(g: Any, x: Any) -> bool:
-    """Whether x is finite where the nodes known to be finite are."""
+    """Whether x is finite if the nodes in `g.finite` are."""
     todo, seen = [x], set()
     while todo:
         node = todo.pop()
@@ -253,7 +253,7 @@ SIMPLIFY: dict[str, Callable] = {
 
 
 class Unsupported(Exception):
-    """The function uses something that has no scalar form; `primitive` names it."""
+    """The function uses an operation that has no scalar form; `primitive` names it."""
 
     def __init__(self, primitive: str, why: str = ""):
         super().__init__(f"{primitive}{': ' + why if why else ''}")
@@ -269,7 +269,7 @@ class Node:
         self.id, self.op, self.args, self.dtype = number, op, args, dtype
         self.params, self.value = params, value
         self.fixed = op not in ("parameter", "input", "while", "cond", "loop") and all(a.fixed for a in args)
-        """Whether it stays the same during a run: made of constants and of the run's parameters alone."""
+        """Whether it stays the same during a run: it depends only on constants and on the parameters of the run."""
 
     @property
     def is_const(self) -> bool:
@@ -278,7 +278,7 @@ class Node:
 
 
 class Region:
-    """A loop body, a loop condition or a branch; `parameters` are the loop's variables inside it."""
+    """A loop body, a loop condition or a branch; `parameters` are the loop variables inside it."""
 
     def __init__(self, parameters: Sequence[Node] = ()):
         self.parameters = list(parameters)
@@ -298,11 +298,11 @@ class Graph:
         self.nodes: dict[int, Node] = {}
         self.factors: dict[int, tuple[int, ...] | None] = {}
         self.cosines: dict[int, int] = {}
-        """For the sine of an angle, by number, the number of its cosine."""
+        """From the number of the sine of an angle to the number of its cosine."""
         self.finite: set[int] = set()
-        """Nodes that were asked to be finite: what is made of them alone need not be asked again."""
+        """Nodes that are tested to be finite; what depends only on them need not be tested again."""
         self.bounded: dict[int, Node] = {}
-        """Nodes that are finite where their argument is, although they are not elementary (sine and cosine)."""
+        """Nodes that are finite if their argument is, although they are not elementary (sine and cosine)."""
 
     def _new(self, op: str, args: tuple, dtype: Any, params: Any = None, value: Any = None) -> Node:
         self.count += 1
@@ -330,7 +330,7 @@ class Graph:
         return self._new("parameter", (), dtype)
 
     def control(self, op: str, args: tuple, params: Any) -> Node:
-        """A loop or a conditional; its results are made by `result`."""
+        """A loop or a conditional; `result` makes its results."""
         return self._new(op, args, _BOOL, params)
 
     def result(self, control: Node, position: int, dtype: Any) -> Node:
@@ -357,7 +357,7 @@ class Graph:
         return node
 
     def op(self, name: str, *args: Node) -> Node:
-        """An operation of our own making, by the primitive's name."""
+        """An operation that this module itself makes, by the name of its primitive."""
         primitive, params, dtype = _own()[name]
         return self.primitive(name, primitive, args, args[-1].dtype if dtype is None else dtype, params)
 
@@ -375,11 +375,11 @@ class Graph:
         return first
 
     def choose(self, predicate: Node, yes: Node, no: Node) -> Node:
-        """yes where the predicate holds, else no."""
+        """`yes` if the predicate holds, else `no`."""
         return self.op("select_n", predicate, no, yes)
 
     def pick(self, index: Node, options: Sequence[Node], first: int = 0) -> Node:
-        """options[index - first], by halving; indices beyond the ends give the ends."""
+        """options[index - first], by bisection; indices beyond the ends give the ends."""
         if len({option.id for option in options}) == 1:
             return options[0]
         half = len(options) // 2
@@ -389,7 +389,7 @@ class Graph:
         )
 
     def listed(self, index: Node, options: Sequence[Node]) -> Node:
-        """options[index] for known numbers and an index within range, as a list in memory."""
+        """options[index] for known numbers and an index within range, read from a list in memory."""
         values = tuple(float(option.value) for option in options)
         key = ("list", index.id, values)
         if key not in self.table:
@@ -397,9 +397,9 @@ class Graph:
         return self.table[key]
 
     def stays(self, result: Node, variable: Node, start: Node) -> bool:
-        """Whether a loop's variable that begins as `start` ends its first round, hence every one, as it began.
+        """Whether a loop variable that begins as `start` ends the first iteration, and hence every one, as it began.
 
-        Seen only where its next value is a short expression of itself, such as x - (x - a) from x = a.
+        This is noticed only if its next value is a short expression of itself, such as x - (x - a) from x = a.
         """
         if result is variable or variable.dtype.kind != "f":
             return False
@@ -408,7 +408,10 @@ class Graph:
 
     @contextlib.contextmanager
     def constant_in_loop(self, nodes: Iterable[Node]) -> Iterator[None]:
-        """Inside, differences of one of these nodes with itself are zero: were it infinite, the loop would end."""
+        """Inside this context, the difference of one of these nodes with itself is zero.
+
+        If the node were infinite, the loop would end.
+        """
         before = self.still
         self.still = before | {node.id for node in nodes}
         try:
@@ -417,7 +420,7 @@ class Graph:
             self.still = before
 
     def _with(self, node: Node, known: dict[int, Node | None], depth: int) -> Node | None:
-        """The expression with nodes replaced as `known` says; None where it is deep or not plain operations."""
+        """The expression with nodes replaced as `known` says; None if it is deep or has more than plain operations."""
         if node.op in ("const", "input"):
             return node
         if node.id not in known:
@@ -438,7 +441,7 @@ class Graph:
 
 @functools.cache
 def _own() -> dict[str, tuple[Primitive, dict, Any]]:
-    """The primitives we make ourselves, with the parameters JAX gives them in this version."""
+    """The primitives that this module itself makes, with the parameters that this version of JAX gives them."""
     binary = {
         "add": lax.add, "sub": lax.sub, "mul": lax.mul, "div": lax.div, "max": lax.max, "min": lax.min,
         "eq": lax.eq, "ne": lax.ne, "lt": lax.lt, "le": lax.le, "gt": lax.gt, "ge": lax.ge,

@@ -1,4 +1,4 @@
-"""A function's jaxpr, interpreted on arrays of scalar nodes."""
+"""Interpret the jaxpr of a function on arrays of scalar nodes."""
 
 import functools
 import itertools
@@ -19,13 +19,13 @@ Rule = Callable[..., Sequence[Nodes]]
 UNROLL = 3000
 """Loops of known length are unrolled up to this many scalar operations."""
 PICK = 256
-"""Sequences that a loop runs over, longer than this, are left to arrays."""
+"""Sequences that a loop runs over are left to arrays if they are longer than this."""
 
 rules: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Registers a function (interpreter, equation, *inputs) for primitives of these names."""
+    """Registers a function of (interpreter, equation, *inputs) for the primitives of these names."""
 
     def register(function: Rule) -> Rule:
         for name in names:
@@ -36,13 +36,13 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def objects(items: Sequence[Node], shape: Sequence[int]) -> Nodes:
-    """Nodes as an array of this shape."""
+    """The nodes as an array of this shape."""
     array = np.empty(len(items), object)
     array[:] = items
     return array.reshape(tuple(shape))
 
 
-# Elementwise primitives whose parameters do not depend on the shape: the same on a scalar.
+# Elementwise primitives whose parameters do not depend on the shape, so that they are the same for a scalar.
 ELEMENTWISE = {
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
     "bessel_i1e",
@@ -60,7 +60,7 @@ CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_v
 
 
 class Interpreter:
-    """Turns jaxprs into nodes of one graph; `special` replaces single functions (sin, cos) by better ones."""
+    """Turns jaxprs into nodes of one graph; `special` replaces some functions (sin, cos) by better ones."""
 
     def __init__(
         self,
@@ -70,19 +70,19 @@ class Interpreter:
     ):
         self.graph = graph
         self.lists = lists
-        """Whether numbers may be read from a list in memory, which a GPU's kernel cannot do."""
+        """Whether numbers may be read from a list in memory, which a GPU kernel cannot do."""
         self.special = special or {}
         self.closed_over: dict[int, Nodes] = {}
-        """Values that are not known yet although they appear as constants, and the nodes for them."""
+        """The nodes for values that appear as constants but are not known yet, by id."""
 
     def picked(self, index: Node, options: Sequence[Node]) -> Node:
-        """options[index], the index being within range."""
+        """options[index], for an index within range."""
         if self.lists and len(options) > 3 and all(x.is_const and x.dtype == np.float64 for x in options):
             return self.graph.listed(index, options)
         return self.graph.pick(index, options)
 
     def constant(self, value: Any) -> Nodes:
-        """A known array, as nodes."""
+        """A known array as an array of nodes."""
         if id(value) in self.closed_over:
             return self.closed_over[id(value)]
         array = np.asarray(value)
@@ -131,7 +131,7 @@ class Interpreter:
         raise Unsupported(str(name))
 
     def elementwise(self, name: str, equation: Any, inputs: list[Nodes]) -> Nodes:
-        """One scalar operation an entry."""
+        """The result of an elementwise primitive, with one scalar operation per entry."""
         primitive, aval = equation.primitive, equation.outvars[0].aval
         if name in self.special and aval.dtype == np.float64:
             special = self.special[name]
@@ -148,7 +148,7 @@ class Interpreter:
 
 
 def size_of(jaxpr: Any) -> int:
-    """About how many scalar operations a jaxpr is."""
+    """The approximate number of scalar operations in a jaxpr."""
     total = 0
     for equation in jaxpr.eqns:
         inner = [x for p in equation.params.values() for x in (p if isinstance(p, tuple | list) else (p,))]
@@ -194,7 +194,7 @@ def _while(it: Interpreter, equation, *inputs):
     body = regions[1]
     still = [i for i, x in enumerate(start) if g.stays(body.results[i], body.parameters[i], x)]
     if still:
-        # These end each round as they began, which the rest of the body can make use of.
+        # These variables end each iteration as they began, which the rest of the body can use.
         with g.constant_in_loop([start[i] for i in still]):
             again = interpret(still)
         if all(again[1].results[i] is start[i] for i in still):
@@ -216,7 +216,7 @@ def _cond(it: Interpreter, equation, index: Nodes, *operands):
 
 
 def conditional(g: Graph, index: Node, results: Sequence[Sequence[Node]]) -> list[Node]:
-    """The results of the branch that `index` names, only that branch being computed where possible."""
+    """The results of the branch that `index` names; if possible, only that branch is computed."""
     regions = []
     for result in results:
         region = Region()
@@ -233,7 +233,7 @@ def conditional(g: Graph, index: Node, results: Sequence[Sequence[Node]]) -> lis
 def _scan(it: Interpreter, equation, *inputs):
     params, g = equation.params, it.graph
     length, jaxpr = params["length"], params["jaxpr"]
-    # What the body sees of a sequence has one axis less, which tells sequences from the rest.
+    # The body sees a sequence with one axis less, which distinguishes sequences from other inputs.
     read = [
         v.aval.ndim != inner.aval.ndim for v, inner in zip(equation.invars, jaxpr.jaxpr.invars, strict=True)
     ]
@@ -285,7 +285,7 @@ def single(function: Callable[..., Nodes]) -> Callable[..., list[Nodes]]:
 
 
 def _reduced(x: Nodes, axes) -> tuple[Nodes, tuple[int, ...]]:
-    """x with the axes to be reduced last, as a matrix, and the shape of the result."""
+    """x as a matrix whose columns run over the axes to be reduced, and the shape of the result."""
     kept = [i for i in range(x.ndim) if i not in axes]
     moved = x.transpose([*kept, *axes])
     shape = tuple(x.shape[i] for i in kept)
@@ -324,7 +324,7 @@ def _arg(it: Interpreter, equation, x: Nodes) -> Nodes:
     for row in matrix:
         best, where = row[0], g.const(0, dtype)
         for k, item in enumerate(row[1:], start=1):
-            # A NaN counts as the best, the first one wins, as in JAX.
+            # As in JAX, a NaN counts as the best, and the first one wins.
             nan = g.op("and", g.op("ne", item, item), g.op("eq", best, best))
             wins = g.op("or", g.op(better, item, best), nan)
             best, where = g.choose(wins, item, best), g.choose(wins, g.const(k, dtype), where)
@@ -409,7 +409,7 @@ def _empty(it: Interpreter, equation) -> Nodes:
 @rule("platform_index")
 @single
 def _platform_index(it: Interpreter, equation) -> Nodes:
-    """Which of several implementations is meant: the one for every platform."""
+    """The index of the implementation to use: the one for every platform, or for the CPU."""
     platforms = equation.params["platforms"]
     usual = [i for i, names in enumerate(platforms) if names is None or "cpu" in names]
     return it.constant(np.array(usual[0], equation.outvars[0].aval.dtype))
@@ -417,7 +417,7 @@ def _platform_index(it: Interpreter, equation) -> Nodes:
 
 @rule("sort")
 def _sort(it: Interpreter, equation, *arrays: Nodes):
-    """Of whole numbers only: permutations, which linear solves invert by sorting."""
+    """Sorts whole numbers only, for permutations, which linear solves invert by sorting."""
     g, axis = it.graph, equation.params["dimension"]
     if (
         equation.params["num_keys"] != 1
@@ -538,11 +538,11 @@ def _pad(it: Interpreter, equation, x: Nodes, value: Nodes) -> Nodes:
 
 
 PLACES = 64
-"""Unknown indices are tried out up to this many places."""
+"""For an unknown index, all places are tried if there are at most this many."""
 
 
 def _known(index: Nodes) -> np.ndarray | None:
-    """The values of an index array, where all are constants."""
+    """The values of an index array if all are constants, else None."""
     if all(x.is_const for x in index.flat):
         dtype = index.flat[0].dtype if index.size else np.int32
         return np.array([x.value for x in index.flat], dtype).reshape(index.shape)
@@ -550,7 +550,7 @@ def _known(index: Nodes) -> np.ndarray | None:
 
 
 def _starts(g: Graph, start: Node, last: int) -> list[tuple[int, Any]]:
-    """Where a slice can start, each with its condition (None where it is known)."""
+    """The places where a slice can start, each with its condition (None if it needs none)."""
     if start.is_const:
         return [(int(np.clip(start.value, 0, last)), None)]
     return [(k, g.op("le", start, g.const(k, start.dtype))) for k in range(last)] + [(last, None)]
@@ -577,7 +577,7 @@ def _dynamic_update_slice(it: Interpreter, equation, x: Nodes, update: Nodes, *s
     g = it.graph
     cases = [_starts(g, s.item(), n - k) for s, n, k in zip(starts, x.shape, update.shape, strict=True)]
     result: Nodes | None = None
-    # Conditions say "starts at k or before", so later cases are overwritten by earlier ones.
+    # A condition means "starts at k or before", so earlier cases overwrite later ones.
     for corner in itertools.product(*[reversed(case) for case in cases]):
         new = x.copy()
         new[tuple(slice(k, k + n) for (k, _), n in zip(corner, update.shape, strict=True))] = update
@@ -593,7 +593,7 @@ def _dynamic_update_slice(it: Interpreter, equation, x: Nodes, update: Nodes, *s
 
 
 def _apply(equation, **changes):
-    """The primitive itself, run now on plain numbers."""
+    """A function that runs the primitive itself, at trace time, on plain numbers."""
 
     def run(*arguments):
         with jax.ensure_compile_time_eval():
@@ -614,7 +614,7 @@ def _gather(it: Interpreter, equation, x: Nodes, index: Nodes) -> Nodes:
     fill = equation.params.get("fill_value")
     if fill is None:
         fill = np.nan if aval.dtype.kind == "f" else np.iinfo(aval.dtype).min if aval.dtype.kind == "i" else 0
-    items.append(g.const(fill, aval.dtype))  # found at -1
+    items.append(g.const(fill, aval.dtype))  # the fill value has index -1
     known = _known(index)
     if known is not None:
         return objects([items[i] for i in run(places, known).flat], aval.shape)
@@ -623,7 +623,7 @@ def _gather(it: Interpreter, equation, x: Nodes, index: Nodes) -> Nodes:
         raise Unsupported("gather", "with several unknown indices")
     axis = numbers.start_index_map[0]
     last = x.shape[axis] - equation.params["slice_sizes"][axis]
-    # Which index each entry of the result depends on: its place along the axes that are not offsets.
+    # The index that an entry of the result depends on is given by its place along the axes that are not offsets.
     batch = [i for i in range(len(aval.shape)) if i not in numbers.offset_dims]
     vectors = index.reshape(index.shape[:-1])
     options = [run(places, np.full(index.shape, k, index.flat[0].dtype)) for k in range(last + 1)]
@@ -667,7 +667,7 @@ def _scatter(it: Interpreter, equation, x: Nodes, index: Nodes, updates: Nodes) 
         one[position] = 1
         places = itertools.product(*map(range, sizes)) if known is None else [tuple(known.tolist())]
         for place in places:
-            # Where the update goes from here, found by writing it alone.
+            # Writing the update alone shows where it goes from here.
             with jax.ensure_compile_time_eval():
                 there = np.broadcast_to(np.array(place, np.int32), index.shape)
                 hit = np.asarray(jax.lax.scatter_add(np.zeros(x.shape, np.int32), there, one, **options))
@@ -683,7 +683,7 @@ def _scatter(it: Interpreter, equation, x: Nodes, index: Nodes, updates: Nodes) 
 
 @rule("small_solve")
 def _small_solve(it: Interpreter, equation, a: Nodes, b: Nodes):
-    """As in dalembert.numerics: elimination without pivoting, and with it where that went badly."""
+    """The solve of dalembert.numerics: elimination without pivoting, and with pivoting if that went badly."""
     g, n = it.graph, len(a)
     if b.size == 0:
         return [b]
@@ -717,7 +717,7 @@ def _small_solve(it: Interpreter, equation, a: Nodes, b: Nodes):
 
 
 def _substituted(g: Graph, factors: Nodes, inverses: list[Node], columns: Nodes, shape: tuple) -> Nodes:
-    """The solution from L U = `factors` (L with ones on its diagonal) and 1/diag U, for each right side."""
+    """The solution for each right side, from L U = `factors` (L has a unit diagonal) and 1/diag U."""
     n, solved = len(factors), []
     for column in columns:
         y = list(column)
@@ -743,7 +743,7 @@ def _lu(it: Interpreter, equation, a: Nodes):
 
 
 def _factor(g: Graph, matrix: Nodes) -> tuple[list[Node], list[Node], list[Node]]:
-    """L and U in one matrix, the row exchanged with each row, and the permutation."""
+    """L and U in one matrix, the row that each row was exchanged with, and the permutation."""
     a = matrix.copy()
     n, columns = a.shape
     rows = [g.const(i, np.int32) for i in range(n)]

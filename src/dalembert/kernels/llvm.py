@@ -1,7 +1,7 @@
-"""From the graph of scalars to LLVM's language, for one trajectory or a vector of them.
+"""Translate the graph of scalars to LLVM's language, for one trajectory or a vector of them.
 
 Every scalar lives in a register: a number, or with `lanes` a vector with one number per member. Loops run until
-their last member is done, each member keeping its own result.
+their last member is done, and each member keeps its own result.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import numpy as np
 from dalembert.kernels.graph import Node, Unsupported
 
 TYPES = {"float64": "double", "bool": "i1", "int32": "i32", "int64": "i64", "uint32": "i32", "uint64": "i64"}
-FLOAT = "contract"  # a product and a sum may share one rounding, as in C
+FLOAT = "contract"  # a product and a sum may share one rounding step, as in C
 
 _FLOATS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
 _WHOLE = {
@@ -49,7 +49,7 @@ def literal(value: np.generic) -> str:
 
 
 class Writer:
-    """Writes one function: instructions in order, blocks, and the outside functions it calls."""
+    """Writes one function: its instructions in order, its blocks, and the external functions that it calls."""
 
     def __init__(self, lanes: int = 1):
         self.lanes = lanes
@@ -64,17 +64,17 @@ class Writer:
         return f"{prefix}{self.count}"
 
     def put(self, text: str) -> str:
-        """An instruction with a result; returns its register."""
+        """Writes an instruction with a result; returns its register."""
         register = f"%{self.name()}"
         self.lines.append(f"  {register} = {text}")
         return register
 
     def do(self, text: str) -> None:
-        """An instruction without a result."""
+        """Writes an instruction without a result."""
         self.lines.append(f"  {text}")
 
     def block(self, name: str) -> None:
-        """Begins a block; jumps there from the one before must be written already."""
+        """Begins a block; the jump to it from the previous block must already be written."""
         self.lines.append(f"{name}:")
         self.block_name = name
 
@@ -100,21 +100,21 @@ class Writer:
         return Value(wide, True)
 
     def number(self, value: float, dtype: np.dtype, wide: bool) -> str:
-        """A constant, once or for every member."""
+        """A constant, either once or for every member."""
         text = literal(dtype.type(value))
         return self.widen(Value(text), dtype).text if wide else text
 
     def call(
         self, function: str, dtype: np.dtype, arguments: Sequence[Value], wide: bool, result: str = ""
     ) -> str:
-        """An intrinsic of numbers or vectors."""
+        """Writes a call of an intrinsic function of numbers or vectors; returns the register of its result."""
         kind = self.type(dtype, wide)
         result = result or kind
         self.declared.add(f"declare {result} @{function}({', '.join([kind] * len(arguments))})")
         return self.put(f"call {result} @{function}({', '.join(f'{kind} {a.text}' for a in arguments)})")
 
     def usually(self, condition: str, here: str, there: str) -> None:
-        """Go on at one block, or seldom at the other, which then saves and restores registers."""
+        """Writes a branch that usually goes to `here`, and seldom to `there`, which saves and restores registers."""
         self.declared.add('!0 = !{!"branch_weights", i32 2000, i32 1}')
         self.do(f"br i1 {condition}, label %{here}, label %{there}, !prof !0")
 
@@ -126,7 +126,7 @@ class Writer:
         return self.call(function, np.dtype(bool), [mask], True, "i1")
 
     def instruction(self, node: Node, arguments: list[Value]) -> Value:
-        """One operation."""
+        """Writes one operation; returns its value."""
         wide = self.lanes > 1 and any(a.wide for a in arguments)
         if wide:
             keep = node.op == "select_n" and not arguments[0].wide
@@ -142,12 +142,12 @@ class Writer:
         raise Unsupported(node.op)
 
     def suffix(self, dtype: np.dtype, wide: bool) -> str:
-        """The type of a value as it stands in the names of intrinsics."""
+        """The type of a value as the names of intrinsics spell it."""
         number = f"{'f' if dtype.kind == 'f' else 'i'}{8 * dtype.itemsize}"
         return f"v{self.lanes}{number}" if wide and self.lanes > 1 else number
 
     def function(self, head: str) -> tuple[str, set[str]]:
-        """The whole function, and the outside functions it calls."""
+        """The whole function, and the external functions that it calls."""
         return f"{head} {{\nentry:\n" + "\n".join(self.lines) + "\n}", self.declared
 
 
@@ -199,7 +199,7 @@ def _arithmetic(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) ->
     if kind == "i" and node.op == "neg":
         return w.put(f"sub {of} {one(0)}, {a[0].text}")
     if kind in "iu" and node.op in ("div", "rem"):
-        # As in JAX: x/0 is -1, or the largest number without a sign, and x rem 0 is x.
+        # As in JAX, x/0 is -1, or the largest unsigned number, and x rem 0 is x.
         mask = w.type(np.dtype(bool), wide)
         zero = w.put(f"icmp eq {of} {a[1].text}, {one(0)}")
         safe = w.put(f"select {mask} {zero}, {of} {one(1)}, {of} {a[1].text}")
@@ -247,7 +247,7 @@ def _functions(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> 
 
 
 def _library(w: Writer, function: str, arguments: list[Value], wide: bool) -> str:
-    """A function of the C library, one member at a time."""
+    """Writes calls of a function of the C library, one member at a time."""
     w.declared.add(f"declare double @{function}({', '.join(['double'] * len(arguments))})")
     if not wide:
         return w.put(f"call double @{function}({', '.join(f'double {a.text}' for a in arguments)})")

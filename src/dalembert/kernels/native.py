@@ -17,13 +17,13 @@ from dalembert.kernels.sine_cosine import circles
 
 
 class Function:
-    """A plan, written into a Writer wherever it is called."""
+    """A plan that can be written into a Writer wherever it is called."""
 
     def __init__(self, plan: Plan):
         self.plan = plan
 
     def write(self, w: Writer, inputs: Sequence[Value]) -> list[Value]:
-        """The instructions that compute the outputs from the inputs, at the writer's place."""
+        """Writes the instructions that compute the outputs from the inputs; returns the outputs."""
         self.w = w
         values = {n.id: inputs[n.value] for n in self.plan.needed.values() if n.op == "input"}
         self._region(self.plan.root, values)
@@ -50,11 +50,11 @@ class Function:
                 values[node.id] = self.w.instruction(node, [self._read(a, values) for a in node.args])
 
     def _circles(self, group: list[Node], values: dict) -> None:
-        """Sines and cosines, several arguments at a time."""
+        """Writes sines and cosines, several arguments at a time."""
         wanted: dict[int, list[Node]] = {}
         for node in group:
             wanted.setdefault(node.args[0].id, []).append(node)
-        # Those that want the sine alone, which is cheaper, go together.
+        # Arguments that need only the sine, which is cheaper, go together.
         sets = sorted(wanted.values(), key=lambda nodes: nodes[0].op != "sin" or len(nodes) > 1)
         width = 1 if self.w.lanes > 1 else vector_width()
         for start in range(0, len(sets), width):
@@ -68,7 +68,7 @@ class Function:
     def _phi(
         self, nodes: Sequence[Node], starts: Sequence[Value], before: str
     ) -> tuple[list[str], list[int], str]:
-        """Loop variables; what they become at the loop's end is filled in later."""
+        """Writes loop variables; their values at the end of the loop are filled in later."""
         registers, places = [], []
         for node, start in zip(nodes, starts, strict=True):
             registers.append(
@@ -151,8 +151,8 @@ class Function:
         w, kept = self.w, sorted(self.plan.kept[node.id])
         index = self._read(node.args[0], values)
         regions = node.params
-        # The last branch is the usual one. For members that may differ it is computed for all, and the others
-        # only where a member needs them; else it is the first of a chain of two-way choices.
+        # The last branch is the usual one. If members may differ, it is computed for all of them, and the other
+        # branches only if a member needs them. Otherwise it is the first of a chain of two-way choices.
         mask = self._is_at_least(node, index, len(regions) - 1)
         if w.lanes == 1 or not index.wide:
             chosen = self._chain(node, index, len(regions) - 1, kept, values)
@@ -180,7 +180,7 @@ class Function:
         return result
 
     def _chain(self, node: Node, index: Value, k: int, kept: list[int], values: dict) -> list[Value]:
-        """Branches k, k-1, ..., 0 of a choice that is the same for all members."""
+        """Writes branches k, k-1, ..., 0 of a choice that is the same for all members; returns the results."""
         w = self.w
         if k == 0:
             return self._branch(node.params[0], kept, values)
@@ -232,12 +232,12 @@ def _host() -> tuple[Any, str, str]:
 
 @functools.cache
 def vector_width() -> int:
-    """How many float64 numbers this machine computes at once."""
+    """The number of float64 numbers that this machine computes at once."""
     return 4 if "+avx" in _host()[2].split(",") else 2
 
 
 class Machine:
-    """A compiled module; `function` gives a callable, which runs without Python's lock."""
+    """A compiled module; `function` returns a callable that runs without Python's lock."""
 
     def __init__(self, text: str):
         target, cpu, features = _host()
@@ -276,7 +276,7 @@ class Block(Writer):
     """A writer that also reads and writes memory, where everything is stored as float64."""
 
     def load(self, pointer: str, index: int, dtype: np.dtype, stride: str = "", lane: str = "") -> Value:
-        """Entry `index` of a vector, or with a stride its row of the members from `lane` on."""
+        """Loads entry `index` of a vector or, with a stride, row `index` of the members from `lane` on."""
         wide = bool(stride) and self.lanes > 1
         at = self._address(pointer, index, stride, lane)
         value = self.put(f"load {self.type(np.dtype(float), wide)}, ptr {at}, align 8")
@@ -291,7 +291,7 @@ class Block(Writer):
     def store(
         self, x: Value, dtype: np.dtype, pointer: str, index: int, stride: str = "", lane: str = ""
     ) -> None:
-        """The reverse of `load`."""
+        """Stores a value where `load` would read it."""
         wide = bool(stride) and self.lanes > 1
         if wide:
             x = self.widen(x, dtype)
@@ -310,7 +310,7 @@ class Block(Writer):
     def phis(
         self, dtypes: Sequence[np.dtype], starts: Sequence[Value], before: str
     ) -> tuple[list[Value], list[int]]:
-        """Loop variables, and the lines to be finished by `close`."""
+        """Writes loop variables; returns them, and the lines that `close` completes."""
         wide = self.lanes > 1
         places, values = [], []
         for dtype, start in zip(dtypes, starts, strict=True):
@@ -319,22 +319,22 @@ class Block(Writer):
         return values, places
 
     def close(self, places: Sequence[int], ends: Sequence[Value]) -> None:
-        """Completes loop variables with their values at the end of the loop's body, which is here."""
+        """Completes loop variables with their values at the end of the loop body, which is the current block."""
         for place, end in zip(places, ends, strict=True):
             self.lines[place] += f", [{end.text}, %{self.block_name}]"
 
     def counter(self, start: str, before: str) -> tuple[str, int]:
-        """A whole loop variable."""
+        """Writes an integer loop variable; returns it, and the line that must be completed."""
         return self.put(f"phi i64 [{start}, %{before}]"), len(self.lines) - 1
 
 
 class Loop:
-    """begin, step and output of a time loop, for parameters and starts of given shapes.
+    """The functions begin, step and output of a time loop, for parameters and starts of given shapes.
 
-    `begin(parameters, start) -> carry`; `step(parameters, carry) -> carry`; `output(parameters, carry) -> row`,
-    also of the start. `told(carry)` are scalars that a failing step still sets, everything else
-    staying as it was; the first of them is zero while all is well. `counted(carry)` are further scalars of
-    interest at the end.
+    `begin(parameters, start) -> carry`; `step(parameters, carry) -> carry`; `output(parameters, carry) -> row`, which
+    also gives the row of the start. `told(carry)` are scalars that even a failing step sets, whereas everything else
+    stays as it was; the first of them is zero as long as all is well. `counted(carry)` are further scalars that matter
+    at the end.
     """
 
     def __init__(
@@ -358,11 +358,11 @@ class Loop:
         self.output = Scalars(output, parameters, carry, **options)
         self.row_tree, self.row_shapes = self.output.result_tree, self.output.results
         self.carry, self.row = dtypes_of(self.carry_shapes), dtypes_of(self.row_shapes)
-        # Entries of a row that are always equal (a velocity and the method's own, mostly) are kept once.
+        # Entries of a row that are always equal (mostly a velocity and the method's own velocity) are kept once.
         same = [node.id for node in self.output.plan.outputs]
         self.distinct = [i for i, node in enumerate(same) if same.index(node) == i]
         self.copies = [self.distinct.index(same.index(node)) for node in same]
-        """For every entry of a row, where it is among the distinct ones."""
+        """For every entry of a row, its position among the distinct entries."""
         self.told, self.counted = self.entries(told), self.entries(counted)
         self.code = self.told[0]
 
@@ -371,12 +371,12 @@ class Loop:
         return Loop(*self.made, gpu=True)
 
     def entries(self, which: Callable) -> list[int]:
-        """Where the scalars `which(carry)` are among the carry's entries."""
+        """The positions of the scalars `which(carry)` among the entries of the carry."""
         number = jax.tree.unflatten(self.carry_tree, range(len(self.carry_shapes)))
         return [sum(math.prod(s) for s, _ in self.carry_shapes[:k]) for k in which(number)]
 
     def rows(self, block: Any) -> Any:
-        """Rows of numbers (K, R) as the tree of arrays that `output` returns, with K first."""
+        """Rows of numbers, shape (K, R), as the tree of arrays that `output` returns, with K as first axis."""
         leaves, position = [], 0
         for shape, dtype in self.row_shapes:
             size = math.prod(shape)
@@ -387,8 +387,8 @@ class Loop:
     def single(self) -> tuple[Callable, Callable]:
         """start(parameters, start, carry, row) and run(parameters, carry, first, every, count, rows, capacity).
 
-        All arrays are float64. `run` makes up to `count` steps, writing a row after `first` steps and then after
-        each `every`; it returns how many rows are full. The row after them holds the last state.
+        All arrays are float64. `run` makes up to `count` steps and writes a row after `first` steps and then after
+        every `every` steps. It returns the number of full rows; the row after them holds the last state.
         """
         code = machine(self._row(), self._start(), self._run())
         start = code.function("start", [_POINTER] * 4)
@@ -417,7 +417,7 @@ class Loop:
         return w.function(head)
 
     def _keep(self, w: Block, carry: list[Value]) -> None:
-        """The carry into memory."""
+        """Writes the carry into memory."""
         for i, (x, t) in enumerate(zip(carry, self.carry, strict=True)):
             w.store(x, t, "%carry", i)
 
@@ -457,7 +457,7 @@ class Loop:
         return w.function(head)
 
     def write_steps(self, w: Block, parameters: list[Value], carry: list[Value], todo: str):
-        """Up to `todo` steps while some member is well; the state then, and how many were done."""
+        """Writes up to `todo` steps while some member is well; returns the carry then, and how many were done."""
         before = w.block_name
         head, body, done = (w.name(x) for x in ("steps", "step", "stepped"))
         w.do(f"br label %{head}")
@@ -498,7 +498,7 @@ class Loop:
     def _unless_failed(
         self, w: Block, fine: Value, well: Value, new: list[Value], now: list[Value]
     ) -> list[Value]:
-        """The new values, but of members that failed the old ones; mostly there are none."""
+        """The new values, but the old ones for members that failed; usually none has."""
         new = [w.widen(x, t) for x, t in zip(new, self.carry, strict=True)]
         before, mixed, end = w.block_name, w.name("mixed"), w.name("end")
         w.do(f"br i1 {w.reduce('and', fine)}, label %{end}, label %{mixed}")
@@ -529,7 +529,7 @@ def pack(tree: Any) -> np.ndarray:
 
 
 def machine(*functions: tuple[str, set[str]]) -> Machine:
-    """The functions, each with the outside functions it calls, compiled together."""
+    """The functions, each given with the external functions that it calls, compiled together."""
     declared = set().union(*(names for _, names in functions))
     return Machine("\n".join([*(text for text, _ in functions), *sorted(declared)]))
 
@@ -539,17 +539,17 @@ def _entries(tree: Any) -> int:
 
 
 def lanes_here() -> int:
-    """Members to a vector: two registers full, which keeps the arithmetic units busy."""
+    """The number of members per vector: they fill two registers, which keeps the arithmetic units busy."""
     return 2 * vector_width()
 
 
 def many(loop: Loop, varied: Sequence[bool]) -> Callable:
-    """run(shared, own, starts, stride, first, last, steps, every, rows, told), all arrays float64.
+    """run(shared, own, starts, stride, first, last, steps, every, rows, told), where all arrays are float64.
 
-    Parameter i is shared[i], or row `sum(varied[:i])` of `own` where it varies. `own`, `starts` and `told` hold
-    one row per quantity with `stride` members in it; `rows` one such block per saved row, the start first,
-    with the row's distinct entries. Members
-    `first` to `last` are run, a multiple of `lanes_here()`.
+    Parameter i is shared[i] or, if it varies, row `sum(varied[:i])` of `own`. `own`, `starts` and `told` hold
+    one row per quantity, with `stride` members in it. `rows` holds one such block per saved row, with the distinct
+    entries of the row; the start comes first. The members from `first` up to `last` are run; their number must be a
+    multiple of `lanes_here()`.
     """
     lanes = lanes_here()
     w = Block(lanes)

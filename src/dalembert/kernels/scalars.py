@@ -1,4 +1,4 @@
-"""scalarise: any small JAX function as scalar operations."""
+"""scalarise(): any small JAX function as scalar operations."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,7 @@ def regions_of(control: Node) -> Sequence[Region]:
 
 
 class Plan:
-    """Which nodes are needed, and which region each is computed in.
+    """The nodes that are needed, and the region in which each is computed.
 
     A node is computed in the innermost region that contains all its uses, but outside every loop in which it
     does not change. Only loop variables that something depends on are kept.
@@ -31,9 +31,9 @@ class Plan:
         self.outputs = list(outputs)
         self.root = Region()
         self.owner: dict[int, tuple[Node, Region, int]] = {}
-        """Of a loop variable: its loop, region and position."""
+        """For each loop variable, its loop, region and position."""
         self.kept: dict[int, set[int]] = {}
-        """Of a control node: which of its results are needed."""
+        """For each control node, which of its results are needed."""
         self.needed: dict[int, Node] = {}
         self._read: dict[int, set[int]] = {}
         self._reach()
@@ -65,7 +65,7 @@ class Plan:
                 more.append(control.args[0])
             else:
                 for region in regions_of(control):
-                    # A counted loop has its counter first.
+                    # The first parameter of a counted loop is its counter.
                     offset = len(region.parameters) - len(control.args)
                     for i, parameter in enumerate(region.parameters):
                         self.owner[parameter.id] = (control, region, i - offset)
@@ -80,14 +80,14 @@ class Plan:
         return [*more, control.args[position], body.results[position]]
 
     def carried(self, control: Node, body: Region) -> tuple[list[int], list[int]]:
-        """The results that a loop changes, and those needed that stay as they were."""
+        """The needed results that a loop changes, and those that stay as they were."""
         offset = len(body.parameters) - len(control.args)
         kept = sorted(self.kept[control.id])
         fixed = [i for i in kept if body.results[i] is body.parameters[i + offset]]
         return [i for i in kept if i not in fixed], fixed
 
     def _schedule(self) -> None:
-        """From the last node to the first: a node's users are placed before it."""
+        """Places the nodes from the last to the first, so that the users of a node are placed before it."""
         uses: dict[int, list[Region]] = {}
         parent: dict[int, Region | None] = {id(self.root): None}
         loops: dict[int, int] = {id(self.root): 0}
@@ -115,7 +115,7 @@ class Plan:
                 if use is not common[0]:
                     ids = {id(region) for region in chain(use)}
                     common = [region for region in common if id(region) in ids]
-            # Outwards as far as the loop variables it depends on allow, where that leaves a loop.
+            # Move it outwards, if that leaves a loop, as far as the loop variables that it depends on allow.
             best = common[0]
             for region in common:
                 if loops[id(region)] < loops[id(best)]:
@@ -132,9 +132,10 @@ class Plan:
             nodes.reverse()
 
     def in_groups(self, region: Region) -> list[Node | list[Node]]:
-        """The operations of a region in order, sines and cosines that can be computed together as lists.
+        """The operations of a region in order, with lists of sines and cosines that can be computed together.
 
-        Whatever needs none of them comes first, then all those whose arguments are ready, and so on.
+        The operations that need no sine or cosine come first, then all sines and cosines whose arguments are ready, and
+        so on.
         """
         order: list[Node | list[Node]] = []
         todo = self.content[id(region)]
@@ -156,7 +157,7 @@ class Plan:
         return order
 
     def _uses(self, node: Node) -> Iterable[int]:
-        """What a node is computed from, by number; of a loop or conditional, all that its inside reads."""
+        """The numbers of the nodes that a node reads; for a loop or conditional, those that its inside reads too."""
         if node.id in self._read:
             return self._read[node.id]
         uses = {a.id for a in node.args}
@@ -183,7 +184,7 @@ class Plan:
                 uses.setdefault(result.id, []).append(region)
 
     def _dependence(self) -> dict[int, frozenset[int]]:
-        """The regions whose loop variables each node depends on (through anything)."""
+        """The regions whose loop variables each node depends on, directly or indirectly."""
         depends: dict[int, frozenset[int]] = {}
         empty: frozenset[int] = frozenset()
         for number in sorted(self.needed):
@@ -210,7 +211,7 @@ class Plan:
 
 
 class Emitter:
-    """Computes a plan in JAX, each scalar as a number or, for a batch, as an array of numbers."""
+    """Computes a plan in JAX, with each scalar as a number or, for a batch, as an array of numbers."""
 
     def __init__(self, plan: Plan, batch: int | None, fused: Callable | None = None):
         self.plan, self.batch, self.fused = plan, batch, fused
@@ -258,9 +259,9 @@ class Emitter:
                 values[node.id] = primitive.bind(*arguments, **params)
 
     def _fuse(self, node: Node, values: dict) -> bool:
-        """A sum or difference with a product, as one operation where `fused(a, b, c, signs)` = +-a b +- c exists.
+        """Computes a sum or difference with a product as one operation, if `fused(a, b, c, signs)` = +-a b +- c exists.
 
-        `fused(a, b)` is a quotient, which such operations make cheaper too.
+        `fused(a, b)` is a quotient, which such operations make cheaper too. Returns whether the node was computed.
         """
         if self.fused is None or node.op not in ("add", "sub", "div") or node.dtype != np.float64:
             return False
@@ -353,7 +354,7 @@ class Emitter:
             last = len(node.params) - 1
             lanes = index if node.args[0].dtype == bool else index >= last
 
-            # The last branch is the usual one: computed for all, and the others only where a member needs them.
+            # The last branch is the usual one. It is computed for all members, the others only if a member needs them.
             usual = tuple(branch(node.params[last]))
 
             def mixed(*usual):
@@ -368,21 +369,21 @@ class Emitter:
         return dict(zip(kept, results, strict=True))
 
     def _typed(self, x: Any, node: Node) -> Any:
-        """x with the node's type, as an array (a constant may be a NumPy number)."""
+        """x as an array of the node's type (a constant may be a NumPy number)."""
         return jnp.asarray(x, node.dtype)
 
 
 def _any(mask: Any) -> Any:
-    """Whether a condition holds for any member (as a maximum, which every device can take)."""
+    """Whether a condition holds for any member, computed as a maximum, which every device supports."""
     return jnp.max(mask.astype(np.int32)) > 0
 
 
 class Scalars:
     """A function of arrays, prepared for scalars: `run` takes and returns flat lists of them.
 
-    Prepared for the shapes and types of example arguments. A list holds the entries of all leaves one after
-    another; `split` and `join` go between lists and trees of arrays (with the batch axis last in a list's
-    entries, first in arrays). The first `fixed` entries are parameters of a run: what depends on them alone may be
+    It is prepared for the shapes and types of example arguments. A list holds the entries of all leaves one after
+    another; `split` and `join` convert between lists and trees of arrays (with the batch axis last in a list's
+    entries, and first in arrays). The first `fixed` entries are parameters of a run: what depends only on them may be
     computed once for all steps.
     """
 
@@ -401,7 +402,7 @@ class Scalars:
             position += size
         interpreter = Interpreter(graph, ON_GPU if gpu else SPECIAL, lists=not gpu)
         self.closed_over = [c for c in jaxpr.consts if isinstance(c, Tracer)]
-        """Values of other JAX code that the function uses; `run` wants their entries after the arguments'."""
+        """Values of other JAX code that the function uses; `run` expects their entries after those of the arguments."""
         for tracer in self.closed_over:
             nodes = [graph.input(tracer.dtype, position + i) for i in range(tracer.size)]
             interpreter.closed_over[id(tracer)] = objects(nodes, tracer.shape)
@@ -411,7 +412,7 @@ class Scalars:
 
     @property
     def operations(self) -> int:
-        """How many scalar operations are left."""
+        """The number of scalar operations that are left."""
         return sum(
             node.op not in ("const", "input", "parameter", "result") for node in self.plan.needed.values()
         )
@@ -419,7 +420,7 @@ class Scalars:
     def run(
         self, scalars: Sequence[Any], batch: int | None = None, fused: Callable | None = None
     ) -> list[Any]:
-        """The results, one scalar (or array over the batch) an entry; `fused` is a b + c with one rounding."""
+        """The results, one scalar (or array over the batch) per entry; `fused` is a b + c with one rounding step."""
         return Emitter(self.plan, batch, fused).run(scalars)
 
 
@@ -428,7 +429,7 @@ def _shape(x: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def split(tree: Any, batch: bool = False) -> list[Any]:
-    """The entries of all leaves; with a batch axis first, one array over the batch an entry."""
+    """The entries of all leaves; if the first axis is a batch axis, one array over the batch per entry."""
     result: list[Any] = []
     for leaf in jax.tree.leaves(tree):
         flat = jnp.reshape(leaf, (np.shape(leaf)[0], -1) if batch else (-1,))
@@ -439,7 +440,7 @@ def split(tree: Any, batch: bool = False) -> list[Any]:
 def join(
     scalars: Sequence[Any], shapes: Sequence[tuple[tuple[int, ...], Any]], tree: Any, batch: int | None = None
 ) -> Any:
-    """The tree of arrays whose entries these are."""
+    """The tree of arrays with these entries."""
     leaves, position = [], 0
     for shape, dtype in shapes:
         size = math.prod(shape)
@@ -455,10 +456,10 @@ def join(
 
 
 def scalarise(function: Callable, batch: bool = False) -> Callable:
-    """The same function, computed by scalar operations: constants folded, equal expressions computed once.
+    """The same function, computed by scalar operations, with constants folded and equal expressions computed once.
 
     With `batch` every leaf of arguments and results has a leading batch axis, as under jax.vmap, and loops
-    run until their last member is done. Raises Unsupported where the function uses something without a
+    run until their last member is done. A call raises Unsupported if the function uses an operation without a
     scalar form. Exact zeros in derivatives are dropped, so 0 times infinity is 0 here.
     """
 

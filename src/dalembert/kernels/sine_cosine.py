@@ -1,8 +1,8 @@
 """Sine and cosine in LLVM's language, of one number or of a vector of them.
 
-The argument is reduced by multiples of pi/2 (of pi for the sine alone) with fused products, then polynomials.
-For |x| < LIMIT good to about one unit in the last place, the sine alone to two and a half where it is near one;
-beyond, the C library's functions take over.
+Fused products reduce the argument by multiples of pi/2 (of pi for the sine alone); polynomials follow. For |x| < LIMIT
+the results are good to about one unit in the last place; the sine alone is good to two and a half where it is near one.
+Beyond LIMIT the C library's functions take over.
 """
 
 import functools
@@ -19,7 +19,7 @@ from dalembert.kernels.interpret import Interpreter, objects
 from dalembert.kernels.llvm import Value, Writer
 
 LIMIT = 1e6
-# Adding it rounds to the nearest whole number, which then sits in the lowest bits.
+# Adding SHIFT rounds to the nearest whole number, which is then in the lowest bits.
 SHIFT = 1.5 * 2.0**52
 # pi/2 in three parts; the first two have 33 bits, so that whole multiples below 2^20 are exact [fdlibm].
 _PARTS = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879595063154e-21)
@@ -35,7 +35,7 @@ COSINE = (
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Array, gpu: bool) -> Array:
-    """Of degree five; on a CPU paired, so that half of the products can run side by side."""
+    """A polynomial of degree five; on a CPU its terms are paired, so that half of the products can run in parallel."""
     f, e, d, c, b, a = coefficients
     if gpu:
         return ((((f * x + e) * x + d) * x + c) * x + b) * x + a
@@ -44,9 +44,9 @@ def _polynomial(coefficients: tuple[float, ...], x: Array, gpu: bool) -> Array:
 
 
 def _reduced(x: Array, gpu: bool = False) -> tuple[Array, Array]:
-    """sin x and cos x. On a GPU, where products and sums share one rounding, without the last corrections."""
+    """sin x and cos x; on a GPU, where a product and a sum share one rounding step, without the last corrections."""
     if gpu:
-        # Rounding and quadrant come together.
+        # One addition gives both the rounded number and the quadrant.
         shifted = x * (2 / np.pi) + SHIFT
         n, bits = shifted - SHIFT, lax.bitcast_convert_type(shifted, np.int64)
         odd, upper = (bits & 1) != 0, (bits & 2) != 0
@@ -101,18 +101,19 @@ def _sincos(g: Graph, x: Node, gpu: bool) -> list[Node]:
     if x.is_const:
         return plain
     if x.op == "mul" and any(a.is_const and a.value == 2 for a in x.args):
-        # The double angle, from the single one, which is mostly wanted too. As accurate as rounding x allows.
+        # The double angle comes from the single angle, which is usually needed too. It is as accurate as rounding of x
+        # allows.
         two, half = sorted(x.args, key=lambda a: not a.is_const)
         s, c = _both(g, half, gpu)
         twice = g.op("mul", two, s)
         return [g.op("mul", twice, c), g.op("sub", g.const(1.0, np.float64), g.op("mul", twice, s))]
     if not gpu:
-        return plain  # whoever computes the graph has its own polynomials
+        return plain  # what computes the graph has its own polynomials
     fast = [
         result.item() for result in Interpreter(g, {"round": _round}).closed(_jaxpr(), [objects([x], ())])
     ]
-    # Members do not branch apart. Fused products keep the reduction good to rounding up to 1e9; an angle
-    # beyond ends the member, which its status tells.
+    # There is no branch, which members would take differently. Fused products keep the reduction good to rounding up
+    # to 1e9; a larger angle ends the member, and its status says so.
     near, nan = g.op("lt", g.op("abs", x), g.const(1e9, np.float64)), g.const(np.nan, np.float64)
     return [g.choose(near, value, nan) for value in fast]
 
@@ -126,23 +127,23 @@ def _replacements(gpu: bool) -> dict:
 
 
 def _round(g: Graph, x: Node) -> Node:
-    """To the nearest whole number, ties to even, for |x| < 2^51: by adding a number that leaves no fraction."""
+    """The nearest whole number, ties to even, for |x| < 2^51, by adding a number that leaves no fraction."""
     shift = g.const(SHIFT, np.float64)
     return g.op("sub", g.op("add", x, shift), shift)
 
 
 SPECIAL = _replacements(gpu=False)
-"""What the interpreter replaces on a CPU."""
+"""The functions that the interpreter replaces on a CPU."""
 ON_GPU = {**_replacements(gpu=True), "round": _round}
-"""What it replaces on a GPU; Triton cannot round."""
+"""The functions that the interpreter replaces on a GPU; Triton cannot round."""
 
 
 _FLOAT, _WHOLE = np.dtype(np.float64), np.dtype(np.int64)
-# pi/2 and pi in three parts of 53 bits. A whole number times the first part, taken from x, is exact.
+# pi/2 and pi in three parts of 53 bits. Subtracting a whole number times the first part from x is exact.
 _QUARTERS = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 _HALVES = (3.141592653589793, 1.2246467991473532e-16, -2.9947698097183397e-33)
-# (sin r - r)/r^3 on |r| <= pi/2, lowest power of r^2 first: fitted coefficient by coefficient, each to what rounding
-# the ones before it left; the sine is then good to 3e-19, relative.
+# (sin r - r)/r^3 on |r| <= pi/2, lowest power of r^2 first. The coefficients are fitted one by one, each to the
+# remainder that rounding the previous ones left. The relative error of the sine is then 3e-19.
 _WIDE_SINE = (
     -0.16666666666666666, 0.008333333333333208, -0.00019841269841213368, 2.7557319211744394e-06,
     -2.505210692161594e-08, 1.605894190347839e-10, -7.6430434654463e-13, 2.7216780044787847e-15,
@@ -171,7 +172,7 @@ class _Circle(Writer):
         return self.put(f"{how} {self.type(dtype, True)} {a}, {b}")
 
     def polynomial(self, coefficients: Sequence[float], x: str) -> str:
-        """Lowest power first; in pairs, so that many products can run side by side."""
+        """Writes a polynomial, lowest power first, with terms in pairs, so that many products can run in parallel."""
         terms = [self.number_of(c) for c in coefficients]
         while len(terms) > 1:
             pairs = zip(terms[::2], terms[1::2], strict=False)
@@ -180,7 +181,7 @@ class _Circle(Writer):
         return terms[0]
 
     def reduced(self, parts: Sequence[float]) -> tuple[str, str, str]:
-        """x less the nearest multiple of parts[0], what rounding took from it, and bits that end in the multiple."""
+        """x minus the nearest multiple of parts[0], the rounding error of that, and bits that end in the multiple."""
         shift = self.number_of(SHIFT)
         shifted = self.fma("%x", self.number_of(1 / parts[0]), shift)
         minus = self.two("fsub", shift, shifted)
@@ -193,12 +194,12 @@ class _Circle(Writer):
         return r, tail, self.put(f"bitcast {self.kind} {shifted} to {self.whole}")
 
     def signed(self, x: str, bits: str, place: int) -> str:
-        """x, negative where the bit at this place is set."""
+        """x, with its sign changed if the bit at this place is set."""
         kind, whole = self.kind, self.whole
         sign = self.two("shl", bits, self.number_of(63 - place, _WHOLE), _WHOLE)
         if place:
             sign = self.two("and", sign, self.number_of(np.int64(-(2**63)), _WHOLE), _WHOLE)
-        if self.lanes == 1:  # a product with 1 or -1: x need not move to the registers for whole numbers
+        if self.lanes == 1:  # a product with 1 or -1, so that x need not move to the integer registers
             one = self.two("or", sign, self.number_of(np.float64(1).view(np.int64), _WHOLE), _WHOLE)
             return self.two("fmul", x, self.put(f"bitcast {whole} {one} to {kind}"))
         turned = self.two("xor", self.put(f"bitcast {kind} {x} to {whole}"), sign, _WHOLE)
@@ -208,9 +209,9 @@ class _Circle(Writer):
         r, tail, bits = self.reduced(_HALVES)
         square = self.two("fmul", r, r)
         polynomial = self.polynomial(_WIDE_SINE, square)
-        # sin(r + tail) = sin r + tail cos r, where 1 - (2 r/pi)^2 will do for the cosine.
+        # sin(r + tail) = sin r + tail cos r, where 1 - (2 r/pi)^2 is good enough for the cosine.
         tail = self.fma(self.two("fmul", tail, self.number_of(-4 / np.pi**2)), square, tail)
-        r, tail = self.signed(r, bits, 0), self.signed(tail, bits, 0)  # early, beside the polynomial
+        r, tail = self.signed(r, bits, 0), self.signed(tail, bits, 0)  # early, while the polynomial runs
         return self.two("fadd", r, self.fma(self.two("fmul", r, square), polynomial, tail))
 
     def both(self) -> list[str]:
@@ -244,7 +245,7 @@ def _pair(kind: str) -> str:
 
 @functools.cache
 def _functions(lanes: int, both: bool) -> tuple[str, frozenset[str]]:
-    """A function's name, and what has to be declared to call it: (sine, cosine) of %x."""
+    """The name of the function that gives (sine, cosine) of %x, and what has to be declared to call it."""
     name = f"{'circle' if both else 'sine'}{lanes}"
     w, far = _Circle(lanes), _Circle(lanes)
     kind, pair = w.kind, _pair(w.kind)
@@ -261,8 +262,10 @@ def _functions(lanes: int, both: bool) -> tuple[str, frozenset[str]]:
 
 
 def circles(w: Writer, angles: Sequence[Value], both: bool) -> list[list[Value]]:
-    """The sine, and where asked the cosine, of each angle: several numbers as one vector, or one angle that may
-    itself be a vector over the members."""
+    """The sine, and with `both` the cosine, of each angle.
+
+    Several numbers are computed as one vector; a single angle may itself be a vector over the members.
+    """
     wide, k = w.lanes > 1 and angles[0].wide, len(angles)
     name, declared = _functions(w.lanes if wide else k, both)
     w.declared |= declared

@@ -1,4 +1,4 @@
-"""The integrators, one a file."""
+"""The integrators, one per file."""
 
 from dalembert.methods.base import Claims, Method, Report, State, Status
 from dalembert.methods.cli_names import METHODS, method_from_text, method_named

@@ -1,4 +1,4 @@
-"""What an integrator is: a value with `init`, `step`, `output`, and what it says of itself."""
+"""The interface of an integrator: a value with `init`, `step` and `output`, and with statements about itself."""
 
 import enum
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from dalembert.numerics import Renamed, newton
 
 
 class Status(enum.Enum):
-    """How a run ended; the value is the sentence, `code` the number that compiled code uses."""
+    """How a run ended. The value is the sentence, and `code` is the number that compiled code uses."""
 
     OK = "the run reached its end"
     NOT_SOLVED = "the equations of a step were not solved: the iteration did not converge"
@@ -64,11 +64,11 @@ class State(NamedTuple):
     q: Array
     v: Array
     t: Any = None
-    """An array; in a run it is always there. None stands for a time that does not matter."""
+    """An array, which every state of a run has; None stands for a time that does not matter."""
 
     @staticmethod
     def of(q: Any, v: Any, t: Any = None) -> "State":
-        """The state of numbers of any kind."""
+        """The state with these values, which may be numbers of any kind."""
         return State(q, v, t)
 
     def moved(self, q: Array, v: Array, h: Array) -> "State":
@@ -77,13 +77,13 @@ class State(NamedTuple):
 
 
 class Report(NamedTuple):
-    """How one step went: size of the last correction, iterations, and whether the equations were solved."""
+    """How one step went: the size of the last correction, the iterations, and whether the equations were solved."""
 
     residual: Array
     iterations: Array
     converged: Array
     trouble: Array | None = None
-    """The code of the Status of a step that failed in a way of its own."""
+    """The code of the Status, if the step failed in a way particular to its method."""
 
     @classmethod
     def explicit(cls) -> "Report":
@@ -92,11 +92,11 @@ class Report(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """What a method promises for a system; every entry is measured in the tests."""
+    """What a method promises for a system; the tests measure every entry."""
 
     order: int
     energy: bool
-    """The total energy (`full`, for methods that live on TQ) is kept to rounding."""
+    """The total energy (`full`, for methods that live on TQ) is conserved to rounding."""
     reversible: bool
     """Running backwards with the reversed velocity returns to the start."""
     on_constraint: bool
@@ -120,30 +120,31 @@ _OLD = {
 
 
 class Method(eqx.Module):
-    """An integrator. Subclasses give `step`, and `init` and `output` where they remember something.
+    """An integrator. Subclasses define `step`, and also `init` and `output` if they remember something.
 
-    The system is given as `m`, lowered to a `Mechanics`. `init(m, state, h)` returns the memory, `step(m, state,
-    memory, h)` the next state, memory and a Report, and `output(m, state, memory, h)` the method's own velocity and the
-    multipliers; it is called only where a row is saved.
+    The system is given as `m`, lowered to a `Mechanics`. `init(m, state, h)` returns the memory.
+    `step(m, state, memory, h)` returns the next state, the next memory and a Report. `output(m, state, memory, h)`
+    returns the method's own velocity and the multipliers; it is called only when a row is saved.
     """
 
     supports: ClassVar[frozenset[Trait]] = frozenset({Trait.COORDINATES})
-    """The traits of the systems that the method takes; it refuses a system that has another one."""
+    """The traits that a system may have; the method refuses a system with any other trait."""
     native: ClassVar[bool] = True
-    """Whether a step is short enough, in scalar operations, to be made into machine code."""
+    """Whether a step needs few enough scalar operations to be compiled to machine code."""
     parasitic: ClassVar[bool] = False
-    """Whether the own velocity is v and half a kick of the constraint, and beside it a part that alternates."""
+    """Whether the method's own velocity is v plus half a kick of the constraint plus a part that alternates in sign."""
     variable_step: ClassVar[bool] = False
-    """Whether steps differ in size: h is that of the first, and the state's time says where each ends."""
+    """Whether steps differ in size. Then h is the size of the first step, and the state's time says where each ends."""
 
     multiplier_shift: ClassVar[float] = 0.0
-    """How long before a row its multipliers count, as a part of the step that ends there: 0 at the row itself, 1/2 in
-    the middle of the step, 1 at its beginning. Those of the start are always the start's own."""
+    """The time from which the multipliers of a row are taken, measured back from the row as a fraction of the step that
+    ends there: 0 is the row itself, 1/2 the middle of the step, 1 its beginning. The multipliers of the first row are
+    always those at the start itself."""
 
     spelling, flight = Renamed("cli_name"), Renamed("free_step")
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Refuses what a method used to say of itself and nobody reads any more."""
+        """Refuses old class attributes, which nothing reads any more."""
         super().__init_subclass__(**options)
         old = [name for name in _OLD if name in vars(cls)]
         if old:
@@ -160,31 +161,32 @@ class Method(eqx.Module):
         raise NotImplementedError(f"{type(self).__name__} does not define step")
 
     def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
-        """Of a variational method: where the step from q with own velocity u ends, and M^-1 p^+ there."""
+        """For variational methods: where the step from q with own velocity u ends, M^-1 p^+ there, and a Report."""
         raise NotImplementedError(f"{type(self).__name__} is not made from a discrete Lagrangian")
 
     def output(self, m: Mechanics, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
-        """The method's own velocity, and its multipliers; None stands for those of the exact motion there.
+        """The method's own velocity and its multipliers; None stands for the multipliers of the exact motion there.
 
-        Their sign and scale are those of d/dt dL/dv - dL/dq = A(q)^T lam; `multiplier_shift` says when they count.
+        Their sign and scale are those of lam in d/dt dL/dv - dL/dq = A(q)^T lam; `multiplier_shift` says to which time
+        they belong.
         """
         return state.v, None
 
     def step_data(self, m: Mechanics, state: State, memory: Any) -> dict[str, Array]:
-        """Numbers about the step that ended here, by name, kept in every row as `sol.step_data`."""
+        """Numbers, by name, about the step that ended here; every row keeps them as `sol.step_data`."""
         return {}
 
     def hint(self, trajectory: Any) -> str | None:
-        """What to say of a run that failed in a way of the method's own, and what to try."""
+        """A message about a run that failed in a way particular to the method, with what to try; None by default."""
         return None
 
     def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, Any]:
-        """State and memory in the middle of a run, at q with the method's own velocity u."""
+        """The state and memory in the middle of a run, at q with the method's own velocity u."""
         state = State(q, u)
         return state, self.init(m, state, h)
 
     def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
-        """The own velocity with which the run goes back: reversing twice gives u again."""
+        """The method's own velocity with which the run goes back; reversing twice gives u again."""
         return -u
 
     def claims(self, system: System) -> Claims:
@@ -192,16 +194,16 @@ class Method(eqx.Module):
         raise NotImplementedError(f"{type(self).__name__} makes no claims")
 
     def composable(self) -> str | None:
-        """None where symmetric compositions raise the order; else the reason why they must not be made."""
+        """None if symmetric compositions raise the order; otherwise the reason why the method must not be composed."""
         return "it does not say that it is symmetric"
 
     @property
     def native_gradients(self) -> bool:
-        """Whether derivatives can go back through machine code: not where `init` keeps values of a loop."""
+        """Whether derivatives can go back through machine code; they cannot if `init` contains a loop."""
         return True
 
     def remarks(self, trajectory: Any) -> list[str]:
-        """Sentences about a finished run that its user should read; they are given as warnings."""
+        """Sentences about a finished run that its user should read; they are issued as warnings."""
         return []
 
     @property
@@ -211,7 +213,7 @@ class Method(eqx.Module):
 
     @property
     def variational(self) -> bool:
-        """Whether a step is a flight of a discrete Lagrangian, given by `free_step`."""
+        """Whether a step is a free step of a discrete Lagrangian, given by `free_step`."""
         return type(self).free_step is not Method.free_step
 
     def takes(self, system: System | Mechanics) -> bool:
@@ -219,11 +221,11 @@ class Method(eqx.Module):
         return lower(system).traits <= self.supports
 
     def check(self, system: System | Mechanics) -> None:
-        """Refuses a system with a trait that the method does not support, naming methods that do.
+        """Refuses a system with a trait that the method does not support, and names methods that do.
 
-        The description tells most traits; a survey of values around a start tells the others (`observed`).
+        The description shows most traits; a survey of values around a start shows the others (`observed`).
         """
-        from dalembert.methods.cli_names import remedies  # made of methods, which need this file
+        from dalembert.methods.cli_names import remedies  # imported here: the methods import this file
 
         m = lower(system)
         refused = next((trait for trait in Trait if trait in m.traits - self.supports), None)
@@ -241,7 +243,8 @@ class Method(eqx.Module):
         raise ValueError(f"{type(self).__name__} {reason}. {advice}")
 
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
-        """Refuses rules of the user's own that do not stand for the system around a start: `check_rules`."""
+        """Refuses the user's own discrete rules if they do not approximate the system around a start; see
+        `check_rules`."""
 
 
 def solve_velocity(
@@ -257,19 +260,19 @@ def solve_velocity(
     """Newton's method for a velocity near `guess`, started at `state` under the velocity change `kick`.
 
     Velocities are measured by sqrt(M_ii) |v_i|, which does not depend on the coordinates' units; their natural size is
-    that of v and of the kick. Unknowns beyond the velocity, or instead of it, make the velocities in `columns`, one
-    column per unknown. Positions are known to eps |q|, so velocities below eps |q|/h are not resolved: near rest the
-    iteration may end there.
+    the size of v and of the kick. If there are unknowns besides the velocity, or instead of it, `columns` has the
+    velocities that they cause, one column per unknown. Positions are known to eps |q|, so velocities below eps |q|/h
+    are not resolved, and near rest the iteration may stop at that size.
     """
     number, length = jnp.finfo(guess.dtype), jnp.abs(h)
     weights = jnp.sqrt(jnp.diagonal(mass))
-    # Sums, where maxima would do as well: they are products of vectors, and NaN stays NaN at no cost.
-    # The numbers of a group's element are of size one, and there are more of them than velocities.
+    # Maxima would do as well, but sums are products of vectors, and in them NaN stays NaN at no cost.
+    # The numbers of a group element are of size one, and there may be more of them than velocities.
     places = jnp.abs(state.q)
     along = weights[: len(places)] if len(places) <= len(weights) else jnp.max(weights)
     resolved = number.eps * jnp.sum(along * places)
     natural = jnp.sum(weights * (jnp.abs(state.v) + jnp.abs(kick)))
-    # Multiplied by h, so that there is one division in a step and no more.
+    # Everything is multiplied by h, so that a step has only one division.
     inverse = 1 / (natural * length + resolved + number.tiny * (1 + length))
     sizes = weights
     if columns is not None:

@@ -1,4 +1,4 @@
-"""Methods from the text a user types: dla:0.5, leapfrog:momentum, dd:average, frame@4."""
+"""Make methods from the text that a user types, such as dla:0.5, leapfrog:momentum, dd:average or frame@4."""
 
 from collections.abc import Callable
 from functools import cache
@@ -44,7 +44,8 @@ def _tolerances(text: str) -> list[float]:
 
 
 Choice = tuple[str, Callable[[Any], Any], Callable[[str, str], Any] | None]
-"""A keyword argument, what makes its value, and what reads the text after = (None where nothing may stand there)."""
+"""A keyword argument, a function that makes its value, and a function that reads the text after = (None if the option
+takes no value)."""
 
 
 def _real(key: str, text: str) -> float:
@@ -86,7 +87,7 @@ _FLIGHTS: dict[str, Choice] = {
 
 
 def _maker(method: Callable[..., Method], name: str, choices: dict[str, Choice]) -> Callable[[str], Method]:
-    """Makes the method from options such as trapezoidal,momentum,restart=20."""
+    """A function that makes the method from options such as trapezoidal,momentum,restart=20."""
 
     def make(text: str) -> Method:
         found: dict[str, Any] = {}
@@ -105,7 +106,7 @@ def _maker(method: Callable[..., Method], name: str, choices: dict[str, Choice])
     return make
 
 
-# Name: (what makes it from the text after the colon, what may stand there, one line about it).
+# Name: (a function that makes the method from the text after the colon, the possible texts, one line about it).
 METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
     "dla": (lambda x: DLA(_number(x) if x else 0.5), "alpha in [0, 1]", "discrete Lagrange-d'Alembert"),
     "dla01": (lambda x: DLA01(), "", "discrete Lagrange-d'Alembert, explicit in the potential"),
@@ -172,7 +173,7 @@ def method_from_text(text: str) -> Method:
 
 
 def method_named(text: str) -> Method:
-    """The method as spelled on the command line, or the user's own as module:Class; a wrong name lists choices."""
+    """The method spelled as on the command line, or the user's own as module:Class; a wrong name lists the choices."""
     name, colon, rest = text.partition("@")[0].partition(":")
     if name not in METHODS:
         if colon and rest.isidentifier():
@@ -183,7 +184,8 @@ def method_named(text: str) -> Method:
                 return found()
             except TypeError as error:
                 raise ValueError(
-                    f"{text} cannot be made without arguments ({error}); give the module a value of it, and name that"
+                    f"{text} cannot be made without arguments ({error}); make a method with them in the module, and "
+                    "give its name"
                 ) from None
         raise wrong("method", name, METHODS)
     return method_from_text(text)
@@ -191,7 +193,7 @@ def method_named(text: str) -> Method:
 
 @cache
 def remedies() -> dict[str, Method]:
-    """Methods as a user writes them, the best first; the last one takes every system."""
+    """Methods by the text with which a user makes them, the best first; the last one takes every system."""
     return {
         "FrameGradient()": FrameGradient(),
         "LieGNI()": LieGNI(),

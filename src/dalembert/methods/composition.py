@@ -13,7 +13,7 @@ from dalembert.model import Mechanics, System, Trait
 
 _SUZUKI = 1 / (4 - 4 ** (1 / 3))
 
-# First half of the step fractions and the middle one; the second half mirrors the first.
+# The first half of the step fractions, and the middle one; the second half mirrors the first.
 FRACTIONS: dict[int, tuple[float, ...]] = {
     # Suzuki, five stages [suzuki1990].
     4: (_SUZUKI, _SUZUKI, 1 - 4 * _SUZUKI),
@@ -27,7 +27,7 @@ FRACTIONS: dict[int, tuple[float, ...]] = {
         0.504054748438027364048,
     ),
     # Seventeen stages, computed for this library: a local minimum of the sum of absolute values among solutions of
-    # the order conditions [hairer2006], the one of about ninety that errs least on the CVT.
+    # the order conditions [hairer2006]; of about ninety such minima, the one with the smallest error on the CVT.
     8: (
         0.317162874135288441790,
         -0.35708879949714088742,
@@ -72,10 +72,10 @@ def fractions(order: int) -> np.ndarray:
 class Composition(Method):
     """A symmetric method applied with step fractions that cancel its leading errors: order 4, 6, 8 or 10.
 
-    Equations: [suzuki1990] for order 4, [sofroniou2005] for 6 and 10, our own for 8. What every step of the
-    method keeps, the composition keeps. Methods that must not be composed are refused with the reason;
-    `force=True` overrides this for a study.
-    Memory: that of the method. Multipliers are those of the exact motion at the row's state.
+    Equations: [suzuki1990] for order 4, [sofroniou2005] for 6 and 10, our own for 8. The composition conserves
+    whatever every step of the method conserves. Methods that must not be composed are refused with a reason;
+    `force=True` overrides the refusal for a study.
+    Memory: the memory of the method. Multipliers are those of the exact motion at the row's state.
     """
 
     method: Method
@@ -115,7 +115,8 @@ class Composition(Method):
         return state.moved(q, v, h), memory, report
 
     def output(self, m: Mechanics, state: State, memory: Any, h: Array) -> tuple[Array, Array | None]:
-        # The method's multipliers are those of the last of unequal stages, and of its order: the state's are better.
+        # The method's own multipliers belong to the last of unequal stages and have the method's order; the exact
+        # multipliers at the state are better.
         return self.method.output(m, state, memory, h)[0], None
 
     def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, Any]:
@@ -132,7 +133,7 @@ class Composition(Method):
 
     @property
     def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Those of the method."""
+        """The traits that the method supports."""
         return self.method.supports
 
     def check(self, system: System | Mechanics) -> None:

@@ -14,7 +14,7 @@ from dalembert.numerics import solve_spd
 
 
 class TangentMemory(NamedTuple):
-    """The method's own velocity, its acceleration in the last step, and how far that step went."""
+    """The method's own velocity, its acceleration in the last step, and the displacement in that step."""
 
     u: Array
     rate: Array
@@ -28,7 +28,7 @@ def check_gradient(name: str, gradient: str) -> None:
 
 
 def is_separable(gradient: str) -> bool:
-    """Whether the discrete gradient of a sum of functions of different coordinates is the sum of theirs."""
+    """Whether the discrete gradient of a sum of functions of different coordinates is the sum of their gradients."""
     return gradient != "gonzalez"
 
 
@@ -37,10 +37,10 @@ class DiscreteGradient(Method):
 
     Equations: [modin2020] (A.3), with a constant mass matrix, qb = (q0+q1)/2, ub = (u0+u1)/2:
         q1 = q0 + h ub,   M (u1 - u0) = -h DV(q0, q1) + h A(qb)^T lam,   A(qb) ub = 0.
-    Memory: the velocity u, which satisfies the constraint at the start only; its last change a unit of time and
-    q1 - q0, from which the multiplier is computed where it is saved: that at the middle of the step, and a part of
-    size O(h) that changes sign every step, because u leaves D by O(h^2) and back; the mean of two rows is of order 2.
-    The state's velocity is the projection of u onto D; the energy of u is the one that is kept exactly.
+    Memory: the velocity u, which satisfies the constraint at the start only; its last change per unit of time; and
+    q1 - q0. From these the multiplier is computed when a row is saved. It is the one at the middle of the step, plus a
+    part of size O(h) that changes sign every step, because u leaves D by O(h^2) and returns. The mean of two rows is of
+    order 2. The state's velocity is the projection of u onto D; it is the energy of u that is conserved exactly.
     Erratum: the bar of the discrete gradient is missing in print.
     """
 

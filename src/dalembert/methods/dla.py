@@ -20,7 +20,7 @@ from dalembert.numerics import is_syntactically_constant, is_traced, matvec, sol
 
 
 class ReactionMemory(NamedTuple):
-    """What the constraint did to the velocity in the last step, the one-forms' configuration, the step's size."""
+    """The last step: where its one-forms were taken, how the constraint changed the velocity, and the step size."""
 
     where: Array
     change: Array
@@ -28,14 +28,14 @@ class ReactionMemory(NamedTuple):
 
 
 class ImpulseMemory(NamedTuple):
-    """The multiplier of the last step, times the step's size, and that."""
+    """The multiplier of the last step times the step size, and the step size."""
 
     impulse: Array
     h: Array
 
 
 def _solve_multipliers(m: Mechanics, mass: Array, qm: Array, free: Array, reach: Any, state: State, h: Array):
-    """v1 = free + Z x with A(qm + reach v1) v1 = 0, Z = M^-1 A(qm)^T: as many unknowns x as one-forms.
+    """Solves A(qm + reach v1) v1 = 0 for v1 = free + Z x with Z = M^-1 A(qm)^T; there is one unknown per one-form.
 
     Returns v1, x = h lam, the velocity Z x that the constraint adds, and the report.
     """
@@ -61,9 +61,9 @@ class DLA(Method):
     Equations: [modin2020] (DLA), with a constant mass matrix:
         qm = q0 + (1-a) h v0,   q1 = qm + a h v1,   A(q1) v1 = 0,
         M (v1 - v0) = -a h grad V(q0) - (1-a) h grad V(q1) + h A(qm)^T lam.
-    The unknown is v1, or without a potential the multiplier.
-    Memory: qm and h M^-1 A(qm)^T lam of the last step, from which the multiplier is computed where it is saved: that
-    at the middle of the step, to the method's order.
+    The unknown is v1 or, without a potential, the multiplier.
+    Memory: qm and h M^-1 A(qm)^T lam of the last step, from which the multiplier is computed when a row is saved. It is
+    the multiplier at the middle of the step, to the method's order.
     """
 
     alpha: float = eqx.field(default=0.5)
@@ -127,7 +127,7 @@ class DLA01(Method):
     Equations: [modin2020] (DLA^{0,1}), with a constant mass matrix:
         qm = q0 + h v0/2,   q1 = qm + h v1/2,   A(q1) v1 = 0,
         M (v1 - v0) = -h grad V(qm) + h A(qm)^T lam.
-    Memory: the multiplier of the last step, for output only; it is that at the middle of the step, to order 2.
+    Memory: the multiplier of the last step, for output only; it is the one at the middle of the step, to order 2.
     Erratum: the "0.1" of the printed text is 0,1.
     """
 

@@ -1,4 +1,4 @@
-"""The extended discrete Lagrange-d'Alembert method: steps of the size that keeps the energy."""
+"""The extended discrete Lagrange-d'Alembert method, whose step sizes conserve the energy."""
 
 from collections.abc import Callable
 from functools import partial
@@ -45,22 +45,22 @@ class EDLAMemory(NamedTuple):
     energy: Array
     """The energy with which the next step has to depart."""
     arrived: Array
-    """E^+, that with which it arrived."""
+    """E^+, the energy with which it arrived."""
     last: Array
     """The size of the last step."""
     before: Array
-    """The size of the step before it."""
+    """The size of the step before the last one."""
     schur: Array
     """The Schur complement S of its equations: d(energy residual)/dh, about 2 h G."""
     lam: Array
     begun: Array
-    """One where there was a step."""
+    """One if there has been a step, else zero."""
     continued: Array
-    """How many steps were made by the least-squares continuation."""
+    """The number of steps that the least-squares continuation made."""
 
 
 class Start(NamedTuple):
-    """Where a step begins, as the equations need it."""
+    """The quantities at the beginning of a step that the equations need."""
 
     t: Array
     q: Array
@@ -71,22 +71,23 @@ class Start(NamedTuple):
     offsets: Array
     energy: Array
     size: Array
-    """The velocity that one unit of an impulse makes, so that one measure of corrections serves all unknowns."""
+    """The velocity that a unit impulse causes, so that one measure of corrections serves all unknowns."""
 
 
 class EDLA(Method):
-    """The discrete Lagrange-d'Alembert method in space and time: the steps have the size that keeps the energy.
+    """The discrete Lagrange-d'Alembert method in space and time: each step has the size that conserves the energy.
 
     Equations: [cortes2003] (6) with the omega0 that is missing there, unknowns t2, q2, lam':
         D1 L_d(1, 2) + D3 L_d(0, 1) = lam' . omega0, D2 L_d(1, 2) + D4 L_d(0, 1) = omega^T lam', omega_d(1, 2) = 0,
-    constraints omega0 dt + omega dq = 0, at the point 1; omega = A, omega0 = -b. The multipliers of the library are
-    lam = -lam' over the mean of the two steps, those at the beginning of the step that ends at a row, to order 2; the
-    first step's are the start's own. Without constraints this is the symplectic-energy-momentum integrator.
-    h is the size of the first step alone. Steps that keep the energy exist while G keeps its sign
-    (`edla_well_posedness`); near its zero there is none, but for a few h that happen to step over it. There the run
-    ends with Status.NO_ROOT or Status.NONPOSITIVE_H, and no step is invented. `continuation=True` goes on with the
-    step that misses the energy least, and counts such steps. `pin=True` asks for the first step's energy every time,
-    where it is constant; else for the last one's.
+    with constraints omega0 dt + omega dq = 0 taken at the point 1, omega = A and omega0 = -b. The multipliers of the
+    library are lam = -lam' divided by the mean of the two step sizes. They are those at the beginning of the step that
+    ends at a row, to order 2; the first step has the exact multipliers at the start. Without constraints this is the
+    symplectic-energy-momentum integrator.
+    h is the size of the first step only. Steps that conserve the energy exist as long as G keeps its sign
+    (`edla_well_posedness`). Near a zero of G there is none, except for a few h that happen to step over it. There the
+    run ends with Status.NO_ROOT or Status.NONPOSITIVE_H; the method does not invent a step. `continuation=True`
+    continues with the step whose energy error is smallest, and counts such steps. With `pin=True` every step aims for
+    the energy of the first step, if the energy is constant; otherwise it aims for the energy of the last step.
     Memory: p^+, energies, step sizes. `sol.step_data` has, for the step that ends at each row: h, the Schur complement
     S, G = S/(2h), E_plus (also sol.energy(full=True)), p_plus, continued.
     """
@@ -104,7 +105,7 @@ class EDLA(Method):
 
     @property
     def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Those of its discrete Lagrangian."""
+        """The traits that its discrete Lagrangian supports."""
         return self.discrete_lagrangian.supports
 
     def __check_init__(self):
@@ -118,12 +119,12 @@ class EDLA(Method):
             if not given.symmetric:
                 raise ValueError(
                     f"EDLA needs symmetric rules, {given.cli_name} is not: the steps would shrink or grow by a "
-                    "factor each time, whatever h is. Of your own functions say that they are: "
+                    "factor each time, whatever h is. If your own functions are symmetric, say so: "
                     f"{own}(..., is_symmetric=True)"
                 )
 
     def beginning(self, m: Mechanics, state: Any, p: Array, energy: Array) -> Start:
-        """What the equations need of a state with the momentum p."""
+        """The quantities that the equations need, at a state with momentum p."""
         here, q = m.at(state.t), state.q
         mass, forms = here.metric(q), here.rows(q)
         size = jnp.max(jnp.abs(solve_spd(mass, forms.T)), initial=0.0)
@@ -131,7 +132,7 @@ class EDLA(Method):
         return Start(state.t, q, p, state.v, mass, forms, here.offsets(q), energy, size)
 
     def residuals(self, m: Mechanics, s: Start, h: Array, u: Array, kick: Array) -> tuple[Array, Array]:
-        """How far the energy, and momentum and constraint, are from what the step from s must have.
+        """The residual of the energy, and the residuals of momentum and constraint, for a step from s.
 
         kick = -lam' is the impulse of the constraint: p^- = p^+ + A^T kick.
         """
@@ -144,7 +145,7 @@ class EDLA(Method):
         return energy, jnp.concatenate([momentum, held])
 
     def eliminated(self, m: Mechanics, s: Start, h: Array, guess: Array) -> tuple[Array, Array, Report]:
-        """The energy residual of the step of size h, with u and kick eliminated, and these."""
+        """The energy residual of the step of size h with u and kick eliminated, the eliminated values, and a report."""
         n, size = s.v.shape[0], s.size
         x, report = solve_velocity(
             lambda x: self.residuals(m, s, h, x[:n], x[n:] / size)[1],
@@ -159,7 +160,7 @@ class EDLA(Method):
 
     def init(self, m: Mechanics, state: Any, h: Array) -> EDLAMemory:
         here, q, v = m.at(state.t), state.q, state.v
-        # Half a kick less than on the constraint, as if a step had arrived; the part along A^T does not enter.
+        # Half a kick less than on the constraint, as if a step had arrived here; the part along A^T does not matter.
         p = matvec(here.metric(q), 2 * v - half_kick(here, q, v, h))
         s = self.beginning(m, state, p, jnp.zeros_like(h))
         guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
@@ -173,7 +174,7 @@ class EDLA(Method):
         n, size, last = state.v.shape[0], s.size, memory.last
         scale = jnp.maximum(jnp.abs(s.energy), 0.5 * jnp.abs(jnp.sum(s.p * s.v)))
         guess = jnp.concatenate([s.v, jnp.zeros(s.forms.shape[0], s.q.dtype)])
-        # The search sees numbers only; derivatives come from the equations at the root.
+        # The search sees only numbers; derivatives come from the equations at the root.
         there, at = jax.tree.map(lax.stop_gradient, (m, s))
         sizes = jax.tree.map(lax.stop_gradient, (guess, scale, last, memory.before))
         found = search(lambda h, x: self.eliminated(there, at, h, x), *sizes, continuation=self.continuation)
@@ -182,7 +183,7 @@ class EDLA(Method):
         u, kick = x[:n], x[n:] / size
         q1 = self.discrete_lagrangian.moved(m, s.q, u, h1)
         schur = self._schur(m, s, h1, u, kick)
-        # The step size is known to eps E/(h S), relative.
+        # The relative error of the step size is eps E/(h S).
         lost = 1e3 * jnp.finfo(q1.dtype).eps * scale > jnp.abs(h1 * schur)
         lost = lost & (found.status == Status.OK.code) & ~continued
         trouble = jnp.where(lost, jnp.int32(Status.STEP_LOST.code), found.status)
@@ -201,9 +202,9 @@ class EDLA(Method):
         return new._replace(v=v1), memory, report
 
     def _polished(self, m: Mechanics, s: Start, found: Any, scale: Array, last: Array):
-        """The root once more by Newton's method for all unknowns together, which has derivatives too."""
+        """The root, refined by Newton's method for all unknowns together, which also provides derivatives."""
         n, size = s.v.shape[0], s.size
-        # In one measure: steps in units of velocity, energies too.
+        # One measure for all: both steps and energies are in units of velocity.
         tiny = jnp.finfo(s.q.dtype).tiny
         speed = lax.stop_gradient(jnp.sum(jnp.abs(s.v)) + jnp.sum(jnp.abs(found.x[:n]))) + tiny
         tick, rate = lax.stop_gradient(last / speed), lax.stop_gradient(speed / (scale + tiny))
@@ -217,7 +218,7 @@ class EDLA(Method):
         near = jnp.abs(y[0] * tick - found.h) <= 1e-3 * found.h
         good = info.converged & near & ~found.continued
         better = good & (jnp.abs(equations(y)[0]) < jnp.abs(equations(guess)[0]))
-        # Where it is no better the root stays as it was found, with the derivatives of the other.
+        # If the refined root is no better, the value stays as found, with the derivatives of the refined root.
         same = jnp.where(good, y, guess)
         y = jnp.where(better, y, same + lax.stop_gradient(guess - same))
         residual = jnp.where(found.continued, jnp.abs(found.e) / scale, jnp.abs(equations(y)[0]) / speed)
@@ -263,7 +264,7 @@ class EDLA(Method):
             f"the last step had h = {last:.6g} and the Schur complement S = {schur:.3g}; there G = {g:.3g}. "
         )
         if trajectory.status is Status.STEP_LOST:
-            return f"{found}Where G goes to zero there is nothing to choose the step by. Use FrameGradient()"
+            return f"{found}Where G goes to zero the energy does not determine the step size. Use FrameGradient()"
         other = "" if self.continuation else ", or EDLA(continuation=True), which does not keep it there"
         return (
             f"{found}Steps that keep the energy end where G changes sign (edla_well_posedness finds where), for "
@@ -296,19 +297,20 @@ class EDLA(Method):
 
 _POINTS = 12
 _RATIO = 10 ** (1 / _POINTS)
-# Step sizes of the scan, in units of the last: up to 10, down to 1/10, and from there backwards in time. They
-# avoid -1, where the trivial root is.
+# Step sizes of the scan, in units of the last step: up to 10, down to 1/10, and from there backwards in time. They
+# avoid -1, which is the trivial root.
 _UP, _DOWN = _RATIO ** np.arange(_POINTS + 1), _RATIO ** -np.arange(_POINTS + 1)
 _BACK = -0.087 * _RATIO ** np.arange(2 * _POINTS + 1)
 _SCAN = np.concatenate([_UP, _DOWN, _BACK])
 _FORWARD = len(_UP) + len(_DOWN)
-# What counts as a root, relative to the energy: rounding is 1e-16, and where there is none 1e-8 and more are left.
+# The residual of a root, relative to the energy, must be smaller. Rounding is 1e-16; without a root at least 1e-8 is
+# left.
 _NEAR = 1e-12
 SECANT, SCAN, HALVE, LEAST, DONE = range(5)
 
 
 class Found(NamedTuple):
-    """A step size, its residual and the other unknowns, how many were tried, and how it ended."""
+    """A step size, its residual and the other unknowns, the number of tries, and how the search ended."""
 
     h: Array
     e: Array
@@ -319,19 +321,19 @@ class Found(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What the search knows; `h` is tried next."""
+    """The state of the search; `h` is tried next."""
 
     phase: Array
     tries: Array
     index: Array
-    """How many tries this phase has made."""
+    """The number of tries that this phase has made."""
     h: Array
     x: Array
     h0: Array
     f0: Array
-    """The try before, or one end of the bracket."""
+    """The previous try, or one end of the bracket."""
     other: Array
-    """The other end of the bracket; of the least-squares search the logarithm of its reach."""
+    """The other end of the bracket; in the least-squares search, the logarithm of its reach."""
     best: Array
     e: Array
     best_x: Array
@@ -348,12 +350,11 @@ def search(
 ) -> Found:
     """The root h of an energy residual near the last step size.
 
-    `residual(h, x)` returns it, the other unknowns and a report. For symmetric methods h = -last is always a root:
-    f = e(h)/(h + last) has it no more, and is nearly linear. A secant, bounded to 0.3 h a time, seeks the root of f
-    from last^2/before. Where it fails, a scan of 0.1 to 10 times the last step seeks a change of sign, which is then
-    halved.
-    Where there is none, a scan of negative steps says which kind of failure it is; with `continuation` the step
-    with the least residual is taken instead.
+    `residual(h, x)` returns the residual e, the other unknowns and a report. For symmetric methods h = -last is always
+    a root; f = e(h)/(h + last) no longer has it, and is nearly linear. A secant method, bounded to changes of 0.3 h at
+    a time, seeks the root of f from last^2/before. If it fails, a scan of 0.1 to 10 times the last step seeks a change
+    of sign, and bisection follows. If there is none, a scan of negative steps decides which kind of failure it is; with
+    `continuation` the step with the smallest residual is taken instead.
     """
     eps = jnp.finfo(x.dtype).eps
     guess = last * jnp.clip(last / before, 0.5, 2.0)
@@ -441,7 +442,7 @@ def search(
     fine = end.status == Status.OK.code
     if continuation:
         return Found(end.best, end.e, end.best_x, end.tries, end.status, off & fine)
-    # A change of sign without a root, as at a pole.
+    # The sign changed without a root, as at a pole.
     status = jnp.where(off & fine, code[Status.NO_ROOT], end.status)
     return Found(end.best, end.e, end.best_x, end.tries, status, jnp.zeros((), bool))
 
@@ -450,14 +451,14 @@ def _where(which: Array, new: Search, old: Search) -> Search:
     return jax.tree.map(partial(jnp.where, which), new, old)
 
 
-# Weights of the second difference of order 6, without its middle, where the residual vanishes.
+# The weights of the second difference of order 6, without the middle one, where the residual vanishes.
 _WEIGHTS = np.array([3 / 2, -3 / 20, 1 / 90])
 
 
 def _indicator(shared: Any, t: Array, q: Array, v: Array) -> Array:
     """Half the second derivative of E^-(h) - lam' omega0 at h = 0, so that S = 2 h G + O(h^2).
 
-    By differences over step sizes up to a small part of the time in which the motion changes.
+    It is computed by differences over step sizes up to a small fraction of the time in which the motion changes.
     """
     method, system = shared
     here = system.at(t)
@@ -473,5 +474,5 @@ def _indicator(shared: Any, t: Array, q: Array, v: Array) -> Array:
 
 
 def well_posedness(system: System, method: Any, t: Any, q: Any, v: Any) -> np.ndarray:
-    """(K,) G of EDLA at rows of states."""
+    """The indicator G of EDLA at rows of states, shape (K,)."""
     return over_rows(_indicator)((as_arrays(method), lower(as_arrays(system))), t, q, v)

@@ -1,4 +1,4 @@
-"""The frame discrete gradient: exact energy on D, for any metric and any linear constraints."""
+"""The frame discrete gradient: exact energy on D, for any metric and any linear or affine constraints."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -22,10 +22,10 @@ from dalembert.numerics import matmul, matvec
 
 
 def _turning(m: Mechanics, q: Array, b: Array, v: Array) -> Array:
-    """S(q, w) w for v = B w, where S_ba = sum_d g([X_a, X_b], X_d) w_d: half B^T (grad (v.M v) - (D_v M) v).
+    """S(q, w) w for v = B w, where S_ba = sum_d g([X_a, X_b], X_d) w_d: half of B^T (grad (v.M v) - (D_v M) v).
 
-    For a frame extended from q by projection and polar factor, the projector's derivative drops out of the
-    brackets' components along D (P DP P = 0), and only the metric's remains; for a constant metric S = 0.
+    For a frame extended from q by projection and polar factor, the derivative of the projector drops out of the
+    brackets' components along D (P DP P = 0). Only the derivative of the metric remains; for a constant metric S = 0.
     """
     _, along = jax.jvp(lambda x: matvec(m.metric(x), v), (q,), (v,))
     across = jax.grad(lambda x: jnp.sum(v * matvec(m.metric(x), v)))(q)
@@ -33,10 +33,10 @@ def _turning(m: Mechanics, q: Array, b: Array, v: Array) -> Array:
 
 
 def _carried(m: Mechanics, q: Array, y: Array) -> Array:
-    """The covector that a drift Z and time add to the equation of w for v = y + Z, y = B w.
+    """The covector that the drift Z and the time dependence add to the equation of w, for v = y + Z and y = B w.
 
-    With theta = M Z: grad_M (y . M Z) - (DZ)^T M Z - (D_Z M + M_t) y / 2 - d theta/dt, where grad_M differentiates
-    M alone and d/dt goes along v and with time. The potential has -|Z|^2/2 beside V.
+    With theta = M Z it is grad_M (y . M Z) - (DZ)^T M Z - (D_Z M + M_t) y / 2 - d theta/dt, where grad_M
+    differentiates M alone and d/dt is the derivative along v and in time. The potential is V - |Z|^2/2.
     """
     if Trait.AFFINE not in m.traits and (m.natural or m.has_constant_metric(q)):
         return jnp.zeros_like(y)
@@ -50,7 +50,7 @@ def _carried(m: Mechanics, q: Array, y: Array) -> Array:
 
 
 def effective_potential(m: Mechanics, q: Array) -> Array:
-    """V - |Z|^2/2 with the drift Z of affine constraints: with |w|^2/2 it makes the moving energy."""
+    """V - |Z|^2/2 with the drift Z of affine constraints; its sum with |w|^2/2 is the moving energy."""
     if Trait.AFFINE not in m.traits:
         return m.potential(q)
     drift = m.drift(q)
@@ -65,18 +65,19 @@ class FrameMemory(NamedTuple):
 
 
 class FrameGradient(Method):
-    """The frame discrete gradient: stays in D, keeps the energy exactly, symmetric, order 2.
+    """The frame discrete gradient: it stays in D, conserves the energy exactly, is symmetric and has order 2.
 
     Equations: B is a frame of D, orthonormal for the kinetic metric, v = B w, qb = (q0+q1)/2,
-    wb = (w0+w1)/2, DV a symmetric discrete gradient, F the forces:
+    wb = (w0+w1)/2, DV is a symmetric discrete gradient, F are the forces:
         q1 - q0 = h B(qb) wb,   w1 - w0 = h (S(qb, wb) wb - B(qb)^T (DV(q0, q1) - F(qb, B wb))),
-    S skew, made of the brackets of the frame. The frame is any orthonormal basis at qb, extended by
-    projection and polar factor, so the result depends on D and the metric alone. The unknown is
-    u = B(qb) wb. With forces the energy changes by exactly the work h F . B wb.
-    Affine constraints: v = B w + Z, q1 - q0 = h (B wb + Z(qb)), and the moving energy |w|^2/2 + V - |Z|^2/2 takes the
-    energy's place: it changes by exactly the work of what Z and time add (`work`), which is none where Z moves along
-    a symmetry. Where the system depends on time, its functions are those at the middle of the step.
-    Memory: an orthonormal basis of D at q (the result does not depend on which) and w in it.
+    where S is skew and consists of the brackets of the frame. The frame is any orthonormal basis at qb, extended by
+    projection and polar factor, so the result depends only on D and the metric. The unknown is u = B(qb) wb. With
+    forces the energy changes by exactly the work h F . B wb.
+    For affine constraints v = B w + Z and q1 - q0 = h (B wb + Z(qb)), and the moving energy |w|^2/2 + V - |Z|^2/2
+    takes the place of the energy. It changes by exactly the work of the terms that Z and time add (`work`), which
+    vanishes if Z moves along a symmetry. If the system depends on time, its functions are taken at the middle of the
+    step.
+    Memory: an orthonormal basis of D at q, and w in it. The result does not depend on which basis it is.
     """
 
     gradient: Literal["gonzalez", "average", "itoh-abe"] = eqx.field(default="average", static=True)
@@ -107,10 +108,10 @@ class FrameGradient(Method):
             qb = q0 + 0.5 * h * u
             b = nearest_frame(mid, qb, b0)
             y = mid.relative(qb, u)
-            if constant:  # then the way to qb and back ends where it began
+            if constant:  # carrying the frame to qb and back then gives b0 again
                 return qb, b, mid.metric(qb), memory.w, y
-            # The frame at q0 differs from b0 by O(h^2). Written as a
-            # change, the rounding in the frames, which has a bias, does not add up from step to step.
+            # The frame at q0 differs from b0 by O(h^2). Rounding errors in the frames have a bias; because w0 is
+            # written as a change, they do not add up from step to step.
             w0 = memory.w + matvec((nearest_frame(here, q0, b) - b0).T, momentum0)
             return qb, b, mid.metric(qb), w0, y
 
@@ -127,7 +128,7 @@ class FrameGradient(Method):
         kick = 0.5 * h * matvec(b0, matvec(b0.T, here.potential_gradient(q0)))
         u, report = solve_velocity(equations, v0 - kick, State(q0, v0), h, kick, mass0, slope)
         _, b, mass, w0, y = middle(u)
-        # w1 = 2 wb - w0, written so that rounding in b touches only the increment.
+        # w1 = 2 wb - w0, written so that rounding errors in b affect only the increment.
         w1 = w0 + 2 * matvec(b.T, matvec(mass, y - matvec(b, w0)))
         q1 = q0 + h * u
         new = state.moved(q1, state.v, h)
@@ -146,10 +147,10 @@ class FrameGradient(Method):
         return change if mid.has_constant_metric(qb) else change + _turning(mid, qb, b, y)
 
     def work(self, m: Mechanics, t: Any, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        """By how much the step from q0 at t to q1 changes the moving energy, u = (q1 - q0)/h: forces, drift and time.
+        """The change of the moving energy in the step from q0 at t to q1, with u = (q1 - q0)/h.
 
-        h (F + C) . y + h DW . Z at the middle, y = u - Z, C what drift and time add to the forces, and the change of
-        W = V - |Z|^2/2 with time alone at both ends.
+        Forces, drift and time contribute: h (F + C) . y + h DW . Z at the middle, where y = u - Z and C is what drift
+        and time add to the forces, plus the change of W = V - |Z|^2/2 with time alone at both ends.
         """
         here = m.at(t)
         mid, there, qb = here.later(0.5 * h), here.later(h), 0.5 * (q0 + q1)

@@ -23,7 +23,7 @@ from dalembert.numerics import is_syntactically_constant, matvec, solve, solve_s
 
 
 def constant(m: Mechanics, *names: str) -> bool:
-    """Whether these functions of a system are written without q."""
+    """Whether the formulas of these functions of a system do not contain q."""
     q = jnp.zeros(m.dimension)
     return all(is_syntactically_constant(getattr(m, name), q) for name in names)
 
@@ -32,10 +32,11 @@ class GNI(Reflecting):
     """The geometric nonholonomic integrator for any discrete Lagrangian, metric and potential: order 2.
 
     Equations: [ferraro2008] (4)-(6): p^+ = D2 L_d(q0, q1), p^- = p^+ - 2 Q(q1)^T p^+, -D1 L_d(q1, q2) = p^-. Without
-    constraints the discrete Euler-Lagrange equations. The unknown is u = (q2 - q1)/h; where the equations are linear
-    in it (a constant mass matrix without potential, or with the trapezoidal rule) they are solved without iterating.
-    Affine constraints A v = b hold for the average momentum too: p^- is p^+ reflected at the allowed velocities.
-    Memory: u = M^-1 p^-, see Reflecting.
+    constraints these are the discrete Euler-Lagrange equations. The unknown is u = (q2 - q1)/h. If the equations are
+    linear in u (a constant mass matrix with no potential, or with the trapezoidal rule), they are solved without
+    iteration. Affine constraints A v = b hold for the average momentum too: p^- is p^+ reflected at the allowed
+    velocities.
+    Memory: u = M^-1 p^-; see Reflecting.
     Erratum: L_d is scaled as an action; the projectors must be those of the kinetic metric.
     """
 
@@ -91,7 +92,7 @@ class GNI(Reflecting):
 
 
 def spelled(name: str, option: str, usual: str, method: Reflecting) -> str:
-    """The name with the options that are not the usual ones."""
+    """The name with the options that differ from the defaults."""
     options = [option] if option != usual else []
     if method.start != "half-kick":
         options.append(method.start)

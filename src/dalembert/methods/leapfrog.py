@@ -36,13 +36,13 @@ class LeapFrog(Method):
 
     Equations: [modin2020] (30), [ferraro2008] section 4; u = M^-1 p^-:
         uh = u0 - (h/2) M^-1 grad V(q0),   q1 = q0 + h uh,   u+ = uh - (h/2) M^-1 grad V(q1),
-        v1 = P(q1) u+,   u1 = 2 v1 - u+   (a reflection: it keeps the kinetic energy).
-    Memory: u, which carries the multiplier from one step to the next: u = v + (h/2) M^-1 A^T lam; without
-    it the method is first order and damps. And M^-1 grad V(q), which the next step uses again.
-    start="half-kick" takes the exact multiplier at the start,
-    "momentum" (the papers' runs) zero, which excites the parasitic mode more. The multipliers are those at the row,
-    to order 2, and the parasitic part of u times 2/h, which after "momentum" is as large as they are.
-    Erratum: the printed A(q_1/2) must be A(q0), and lam0 is the lam1 of the step before.
+        v1 = P(q1) u+,   u1 = 2 v1 - u+   (a reflection, which conserves the kinetic energy).
+    Memory: u, which carries the multiplier from one step to the next, u = v + (h/2) M^-1 A^T lam; without it the
+    method would be of first order and would damp the motion. Also M^-1 grad V(q), which the next step uses again.
+    With start="half-kick" the multiplier at the start is the exact one. With start="momentum", as in the papers' runs,
+    it is zero, which excites the parasitic mode more. The multipliers of a row are the exact ones to order 2, plus the
+    parasitic part of u times 2/h, which after "momentum" is as large as the multipliers themselves.
+    Erratum: the printed A(q_1/2) must be A(q0), and lam0 is the lam1 of the previous step.
     """
 
     parasitic = True

@@ -20,9 +20,9 @@ class LieGNI(Reflecting):
     Equations: [ferraro2008] section 4.2, with L_d(g0, g1) = (h/2) <I xi, xi> for g0^-1 g1 = W = tau(h xi) and
     momenta moved to the identity from the left:
         (dtau^-1_{h xi})^T I xi = p_0,   g1 = g0 W,   p^+ = Ad_W^T p_0,   p_1 = (1 - 2 Q(g1)^T) p^+.
-    A potential adds (h/2)(V(g0) + V(g1)) to -L_d: two half kicks. tau is exp, the Cayley map, or `mid` on SE(2).
-    Memory: u = I^-1 p, see Reflecting.
-    dtau^-1 is trivialised on the right, and Ad^* stands for (Ad_W)^T, without an inverse.
+    A potential adds (h/2)(V(g0) + V(g1)) to -L_d, that is, two half kicks. tau is exp, the Cayley map, or `mid` on
+    SE(2). dtau^-1 is trivialised on the right, and Ad^* stands for (Ad_W)^T, without an inverse.
+    Memory: u = I^-1 p; see Reflecting.
     """
 
     retraction: str = eqx.field(
@@ -81,10 +81,10 @@ class LieGNI(Reflecting):
 
 
 def keeps_energy(group: Group, inertia: Array, retraction: str) -> bool:
-    """Whether a free flight keeps the energy exactly: H(Ad_W^T p) = H(p) for the p that goes with W.
+    """Whether a free flight conserves the energy exactly: H(Ad_W^T p) = H(p) for the p that belongs to W.
 
-    So for metrics invariant from both sides (Theorem 1 of [ferraro2008]), and beyond it wherever it is measured to be
-    so for a few velocities.
+    This holds for bi-invariant metrics (Theorem 1 of [ferraro2008]), and it may hold for others. The function measures
+    it for a few velocities.
     """
     tau, dtau_inverse = group.retraction(retraction)
     directions = jnp.cos(jnp.arange(3 * group.dimension, dtype=float).reshape(3, -1) * 1.7 + 0.3)

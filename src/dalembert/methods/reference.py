@@ -1,4 +1,4 @@
-"""The exact motion, as near as double precision gets."""
+"""The exact motion, as closely as double precision allows."""
 
 from typing import Any
 
@@ -13,11 +13,12 @@ from dalembert.model import Mechanics, System, Trait, acceleration, nearest_velo
 
 
 class Reference(Method):
-    """The index-reduced equations of motion by an adaptive Runge-Kutta method of order 8 (diffrax Dopri8).
+    """The index-reduced equations of motion, solved by an adaptive Runge-Kutta method of order 8 (diffrax Dopri8).
 
-    Equations: q' = v, v' = M^-1 (dL/dq - (d/dq dL/dv) v + F + A^T lam), lam from d/dt (A v) = 0; on a group q' = q v
-    with the body velocity v. The velocity is projected onto D after each step of size h. Takes every system, also
-    Lagrangians that are not quadratic in v. It keeps nothing by construction: it is accurate, for a while.
+    Equations: q' = v, v' = M^-1 (dL/dq - (d/dq dL/dv) v + F + A^T lam), with lam from d/dt (A v) = 0; on a group
+    q' = q v with the body velocity v. The velocity is projected onto D after each step of size h. The method takes
+    every system, including Lagrangians that are not quadratic in v. It conserves nothing by construction: it is
+    accurate, but only for a while.
     Memory: the size of the last inner step.
     """
 
@@ -36,7 +37,7 @@ class Reference(Method):
 
     def __check_init__(self):
         for x, most in ((self.rtol, 1.0), (self.atol, float(np.finfo(float).max))):
-            # With a relative tolerance beyond one nothing of the motion would be left.
+            # A relative tolerance above one would allow errors as large as the motion itself.
             if not isinstance(x, int | float) or isinstance(x, bool) or not 0 < x <= most:
                 raise ValueError(
                     "Reference needs positive tolerances, rtol of at most 1, got "
@@ -52,7 +53,7 @@ class Reference(Method):
         return jnp.asarray(0.5 * h, state.q.dtype)
 
     def step(self, m: Mechanics, state: State, memory: Array, h: Array):
-        import diffrax  # 0.6 s to import, and nothing else needs it
+        import diffrax  # the import takes 0.6 s, and nothing else needs it
 
         def field(t: Any, y: State, args: Any) -> State:
             here = m.at(None if state.t is None else state.t + t)

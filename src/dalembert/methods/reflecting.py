@@ -1,4 +1,4 @@
-"""What the geometric nonholonomic integrators share: free flights, and reflections where they meet."""
+"""The common part of the geometric nonholonomic integrators: free flights, and reflections between them."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -23,12 +23,12 @@ from dalembert.model import (
 from dalembert.numerics import compiled, extrapolated_step, matvec
 
 STARTS = ("half-kick", "momentum", "exact")
-# The parasitic part of the velocity is told of where it exceeds this part of the speed, having grown tenfold.
+# A run warns of the parasitic part of the velocity if it has grown tenfold and exceeds this fraction of the speed.
 _LOUD = 1e-2
 
 
 class ReflectingMemory(NamedTuple):
-    """The method's own velocity u = M^-1 p^-, and the steps since the last restart."""
+    """The method's own velocity u = M^-1 p^-, and the number of steps since the last restart."""
 
     u: Array
     count: Array
@@ -42,13 +42,13 @@ def half_kick(m: Mechanics, q: Array, v: Array, h: Array) -> Array:
 class Reflecting(Method):
     """A free flight of the discrete Lagrangian from (q0, p^-) to (q1, p^+), then p^- = (P - Q)^T p^+ at q1.
 
-    Subclasses give `free_step(system, q0, u, h)`, which returns q1, the velocity M^-1 p^+ and the report, and
-    `departure(system, q0, q1, h)`, the velocity M^-1 p^- with which a flight from q0 ends at q1.
-    Memory: u = M^-1 p^-. The phase space is all of TQ: beside the motion there is a part normal to D that changes
-    sign every step. start="half-kick" leaves it at O(h^3), "momentum" at O(h), "exact" takes q1 from the exact
-    motion. `restart_every` steps it is taken away, for motions that contract volume: there it must grow.
-    The multipliers are those at the row, to order 2, and that part times 2/h: O(1) of it after "momentum", O(h) after
-    "exact".
+    Subclasses define `free_step(system, q0, u, h)`, which returns q1, the velocity M^-1 p^+ and the report, and
+    `departure(system, q0, q1, h)`, which returns the velocity M^-1 p^- with which a flight from q0 ends at q1.
+    Memory: u = M^-1 p^-. The phase space is all of TQ: in addition to the motion, u has a parasitic part normal to D
+    that changes sign every step. start="half-kick" leaves it at O(h^3) and "momentum" at O(h); "exact" takes q1 from
+    the exact motion. Every `restart_every` steps the parasitic part is removed, for motions that contract volume,
+    where it must grow. The multipliers of a row are the exact ones to order 2, plus the parasitic part times 2/h,
+    which is O(1) after "momentum" and O(h) after "exact".
     """
 
     start: Literal["half-kick", "momentum", "exact"] = eqx.field(
@@ -118,7 +118,7 @@ class Reflecting(Method):
 
     @property
     def native_gradients(self) -> bool:
-        return self.start != "exact"  # the exact motion is found in a loop
+        return self.start != "exact"  # a loop computes the exact motion
 
     def composable(self) -> str | None:
         return (
@@ -127,7 +127,7 @@ class Reflecting(Method):
         )
 
     def remarks(self, trajectory: Any) -> list[str]:
-        """A sentence where the parasitic mode has grown to a size that shows."""
+        """A warning if the parasitic mode has grown to a visible size."""
         if self.restart_every is not None or len(trajectory.t) < 3:
             return []
         speed = np.max(np.abs(trajectory.v), axis=-1)
@@ -145,14 +145,14 @@ class Reflecting(Method):
         cure = ", or FrameGradient()" * (Trait.COORDINATES in lower(trajectory.system).traits)
         return [
             f"the parasitic mode of {self.cli_name} has grown from {first:.1e} to {last:.1e} (velocity normal to "
-            f"the constraint, changing sign every step) and counts from t = {since:.6g}: the motion is wrong from "
+            f"the constraint, changing sign every step) and matters from t = {since:.6g}: the motion is wrong from "
             "there on, although its energy may look right. Use restart_every=20 (:restart=20 on the command "
             f"line){cure}"
         ]
 
 
 def _alternating(m: Mechanics, q: Array, v: Array, u: Array, h: Array) -> Array:
-    """The kinetic length of what the own velocity has beyond v and half a kick."""
+    """The kinetic length of the part of the own velocity that is neither v nor half a kick."""
     extra = u - half_kick(m, q, v, h)
     return jnp.sqrt(jnp.sum(extra * matvec(m.metric(q), extra)))
 
@@ -165,7 +165,7 @@ def _amplitudes(m: Mechanics, t: Array, q: Array, v: Array, u: Array, h: Array) 
 def parasitic_amplitude(trajectory: Any, rows: Any = slice(None)) -> np.ndarray:
     """The size of the parasitic mode at rows of a run by a method on TQ: the kinetic length of u - v - half a kick.
 
-    The kick (h/2) M^-1 A^T lam is that of the exact multipliers, so that what is left is the mode, and O(h^3).
+    The half kick (h/2) M^-1 A^T lam uses the exact multipliers, so that only the mode and O(h^3) remain.
     """
     if trajectory.system is None or trajectory.method is None:
         raise ValueError("the parasitic amplitude needs the system, which this trajectory was loaded without")

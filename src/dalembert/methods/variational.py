@@ -1,4 +1,4 @@
-"""The discrete Lagrange-d'Alembert method of a discrete Lagrangian and a discrete constraint."""
+"""The discrete Lagrange-d'Alembert method for a discrete Lagrangian and a discrete constraint."""
 
 from typing import Any, NamedTuple
 
@@ -38,19 +38,19 @@ class VariationalMemory(NamedTuple):
     plus: Array
     lam: Array
     begun: Array
-    """One where there was a step."""
+    """One if there has been a step, else zero."""
 
 
 class Solved(NamedTuple):
     """A step of the discrete equations."""
 
     q: Array
-    """Where it ends."""
+    """The configuration at its end."""
     plus: Array
-    """M^-1 p^+ there."""
+    """M^-1 p^+ at its end."""
     report: Report
     departing: Array
-    """p^- where it began."""
+    """p^- at its beginning."""
     u: Array
     """Its velocity."""
 
@@ -59,12 +59,12 @@ class VariationalDLA(Method):
     """The discrete Lagrange-d'Alembert method for any discrete Lagrangian and discrete constraint, any metric.
 
     Equations: D1 L_d(q1, q2) + D2 L_d(q0, q1) = A(q1)^T lam', A_d(q1, q2) = 0 [ferraro2008]; the multipliers of the
-    library are lam = -lam'/h. The unknowns are u = (q2 - q1)/h and lam. Without constraints the discrete
-    Euler-Lagrange equations. The state is (q, v) with v = P M^-1 p^+ = P M^-1 p^-: the part of p normal to D does not
-    enter, so a start (q0, v0) needs no choice. On Lie groups give Retraction("exp") as discrete Lagrangian.
-    Memory: M^-1 p^+ and the multipliers, for output only; these are those at the beginning of the step, to order 2
-    where the rules are symmetric. The first step's are the start's own: no step arrived there whose p^+ would tell
-    them.
+    library are lam = -lam'/h. The unknowns are u = (q2 - q1)/h and lam. Without constraints these are the discrete
+    Euler-Lagrange equations. The state is (q, v) with v = P M^-1 p^+ = P M^-1 p^-. The part of p normal to D does not
+    enter, so a start (q0, v0) leaves nothing to choose. On Lie groups, use Retraction("exp") as discrete Lagrangian.
+    Memory: M^-1 p^+ and the multipliers, for output only. The multipliers are those at the beginning of the step, to
+    order 2 if the rules are symmetric. The first step has the exact multipliers at the start, because there is no
+    earlier step whose p^+ would determine them.
     """
 
     discrete_lagrangian: DiscreteLagrangian = eqx.field(
@@ -77,7 +77,7 @@ class VariationalDLA(Method):
 
     @property
     def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Those of its discrete Lagrangian."""
+        """The traits that its discrete Lagrangian supports."""
         return self.discrete_lagrangian.supports
 
     def init(self, m: Mechanics, state: State, h: Array) -> VariationalMemory:
@@ -88,7 +88,7 @@ class VariationalDLA(Method):
     def step(self, m: Mechanics, state: State, memory: VariationalMemory, h: Array):
         q0, here = state.q, m.at(state.t)
         q1, plus, report, departing, _ = self.solved(here, q0, state.v, h)
-        # What the constraint did at q0.
+        # The constraint changed the velocity at q0 by M^-1 p^- - M^-1 p^+.
         lam = multipliers(here, q0, solve_spd(here.metric(q0), departing) - memory.plus) / h
         lam = jnp.where(memory.begun > 0, lam, memory.lam)
         new = state.moved(q1, plus, h)
@@ -102,7 +102,7 @@ class VariationalDLA(Method):
         """The step from (q0, v0)."""
         n, mass, ld = v0.shape[0], m.metric(q0), self.discrete_lagrangian
         z = solve_spd(mass, m.rows(q0).T)
-        # Multipliers in units of velocity, so that one measure of corrections serves all unknowns.
+        # Multipliers are in units of velocity, so that one measure of corrections serves all unknowns.
         size = jnp.maximum(jnp.max(jnp.abs(z), initial=0.0), jnp.finfo(z.dtype).tiny)
         p0 = matvec(mass, v0)
 

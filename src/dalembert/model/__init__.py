@@ -1,4 +1,4 @@
-"""What a mechanical system is: coordinates, a Lagrangian, constraints; and the geometry these define."""
+"""Mechanical systems (coordinates, a Lagrangian and constraints) and the geometry that they define."""
 
 import warnings
 from typing import Any
@@ -75,7 +75,7 @@ __all__ = [
     "wrong",
 ]
 
-# Old names, for one more version: the function, and what to write instead.
+# Old names, kept for one more version. Each maps to its function and to what to write instead.
 _OLD: dict[str, tuple[Any, str]] = {
     "annihilator": (lambda system, q: lower(system).rows(q), "lower(system).rows(q)"),
     "difference": (
@@ -98,5 +98,5 @@ def __getattr__(name: str) -> Any:
     if name not in _OLD:
         raise AttributeError(f"module 'dalembert.model' has no attribute {name!r}")
     function, new = _OLD[name]
-    warnings.warn(f"{name} will go with the next version; write {new}", DeprecationWarning, 2)
+    warnings.warn(f"the next version removes {name}; write {new} instead", DeprecationWarning, 2)
     return function

@@ -1,4 +1,4 @@
-"""Systems from plain functions."""
+"""Build systems from plain functions."""
 
 from collections.abc import Callable, Mapping
 from types import FunctionType, new_class
@@ -30,13 +30,14 @@ def system(
     name: str = "System",
     rheonomic: bool = False,
 ) -> System:
-    """A system from plain functions of q (and v); with `rheonomic=True` of t, q (and v), a RheonomicSystem.
+    """A system made from plain functions of q (and v).
 
-    `scene` is a function of (t, q) that says what it looks like, see `dalembert.scene`.
+    With `rheonomic=True` the functions take t, q (and v), and the system is a RheonomicSystem. `scene` is a function
+    of (t, q) that says what the system looks like; see `dalembert.scene`.
 
-    With `parameters` (a mapping of numbers or arrays) each function gets that mapping as one more, last
-    argument: `lagrangian(q, v, p)`. Such parameters can change, be differentiated and be batched without
-    compiling anew; numbers captured in a closure cannot.
+    With `parameters`, a mapping of numbers or arrays, each function takes that mapping as an additional last argument:
+    `lagrangian(q, v, p)`. These parameters can be changed, differentiated and batched without compiling again;
+    numbers captured in a closure cannot.
     """
     given = {
         "lagrangian": lagrangian,
@@ -76,13 +77,13 @@ def system(
 
 
 _recipes = Recent(256)
-"""Recipes by what they hold: a notebook's cell that is run again makes no new one."""
+"""Recipes by their contents, so that running a notebook cell again makes no new recipe."""
 _classes: dict[str, type] = {}
-"""Classes by all but the functions of their systems; JAX keeps each for ever, so that there should be few."""
+"""Classes by everything but the functions of their systems. JAX keeps each class for ever, so there should be few."""
 
 
 def _class(arguments: Mapping[str, Any], has_parameters: bool) -> type:
-    """The class of systems that were given such functions, whichever they are."""
+    """The class of all systems that give functions of these names, whatever the functions are."""
     hooks = tuple(key for key, value in arguments.items() if callable(value))
     name = arguments["name"]
     told = repr((hooks, has_parameters, [x for key, x in arguments.items() if key not in hooks]))
@@ -108,9 +109,9 @@ def _method(key: str, has_parameters: bool) -> Callable:
 
 
 def _sameness(value: Any) -> Any:
-    """What two functions must have in common to be the same at all times: the code and all that it reads."""
+    """A key that two functions share only if they always do the same: it has the code and everything that it reads."""
     if isinstance(value, FunctionType):
-        # The recipe keeps the functions and so all that they read: no number of an object is used twice.
+        # The recipe keeps the functions alive, and with them everything that they read, so no id is used twice.
         defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
         return value.__code__, *map(id, (value.__globals__, *(value.__closure__ or ()), *defaults))
     return id(value) if callable(value) else repr(value)

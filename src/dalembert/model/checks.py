@@ -1,6 +1,6 @@
-"""Checks of a start state, made on plain numbers before anything is compiled.
+"""Checks of a start state, on plain numbers, before anything is compiled.
 
-Each raises ValueError saying what was expected, what came, and what to do.
+Each check raises a ValueError that says what was expected, what came, and what to do.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def check_start(
 ) -> Survey:
     """Refuses a start state that does not fit the system, or at which the system is not well defined.
 
-    `call` evaluates the system's functions; a caller that knows a quicker way may give its own.
+    `call` evaluates the system's functions; a caller that knows a quicker way may pass its own.
     """
     values = []
     for label, x, names in (("q0", q0, system.coordinates), ("v0", v0, system.velocity_names)):
@@ -49,14 +49,14 @@ def check_start(
     for name, normal in survey.sections.items():
         if not normal <= TOLERANCE:
             raise ValueError(
-                f"{system.label}: the section {name!r} leaves the constraint: its generator at the start "
-                f"has a part normal to D, {normal:.3g} of it; sections must generate allowed velocities"
+                f"{system.label}: the section {name!r} leaves the constraint: a part of its generator at the start is "
+                f"normal to D (relative size {normal:.3g}); sections must generate allowed velocities"
             )
     return survey
 
 
 def real_numbers(label: str, x: Any, n: int, names: Any) -> np.ndarray:
-    """x as an array of real numbers; refuses anything else, and masked entries, which would be taken as numbers."""
+    """x as an array of real numbers; refuses anything else, including masked entries, which NumPy reads as numbers."""
     refuse_masked(label, x)
     try:
         x = np.asarray(x)
@@ -76,17 +76,17 @@ def refuse_masked(label: str, x: Any) -> None:
 
 
 MOST_TURNS = 1e9
-"""An angle that has made more turns has lost half of its digits."""
+"""An angle that has made more turns than this has lost half of its digits."""
 
 
 def check_turns(system: System, q: np.ndarray) -> None:
-    """Refuses angles so large that their place on the circle is no longer known well; q is one or many."""
+    """Refuses angles so large that their place on the circle is no longer accurate; q is one configuration or many."""
     for i, name in enumerate(system.coordinates):
         largest = np.max(np.abs(q[..., i]), initial=0.0)
         if name in system.angles and largest > 2 * np.pi * MOST_TURNS:
             raise ValueError(
-                f"q0: the angle {name} is {largest:.6g}, more than {MOST_TURNS:.0e} turns, at which half of its digits "
-                "are lost; take full turns off"
+                f"q0: the angle {name} is {largest:.6g}, more than {MOST_TURNS:.0e} turns, which loses half of its "
+                "digits; subtract full turns"
             )
 
 
@@ -110,7 +110,7 @@ def _check_lagrangian(system: Mechanics, q: np.ndarray, survey: Survey) -> None:
     ):
         if not np.all(np.isfinite(value)):
             raise ValueError(f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}): {value}")
-    # Scaled to unit diagonal: units as different as kilograms and grams neither look singular nor hide anything.
+    # Scaling to unit diagonal: units as different as kilograms and grams then neither look singular nor hide anything.
     for k, matrix in enumerate(survey.around["mass"]):
         unit = units(matrix)
         if np.any(np.abs(matrix - matrix.T) > TOLERANCE * np.outer(unit, unit)):
@@ -135,11 +135,11 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, survey: 
             raise ValueError(
                 f"{system.class_name}.{name} is NaN or infinite at the start ({_at(q, system)}):\n{matrix}"
             )
-        # One-forms and vectors of very different length are independent all the same.
+        # Normalise first: one-forms and vectors of very different lengths may still be independent.
         axis = 1 if name == "constraints" else 0
         lengths = np.linalg.norm(matrix, axis=axis, keepdims=True)
         sizes = np.linalg.svd(matrix / np.where(lengths > 0, lengths, 1), compute_uv=False)
-        # With a frame beside them the one-forms serve only to name multipliers; the frame decides.
+        # If a frame is given too, it decides; the one-forms then only name the multipliers.
         decides = name == "frame" or not system.framed
         if decides and sizes.size and sizes[-1] <= 1e-7 * sizes[0]:
             what = "one-forms" if name == "constraints" else "spanning vectors"
@@ -179,9 +179,9 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, survey: 
 
 
 def violates(a: Any, v: Any, b: Any, mass: Any = None) -> Any:
-    """Which one-forms v violates: beyond a part of the terms that should cancel, and beyond rounding of v.
+    """Which one-forms v violates by more than a fraction of the terms that should cancel plus the rounding error of v.
 
-    A component of v that should be zero carries rounding of the others, all in units of the metric.
+    A component of v that should be zero carries the rounding errors of the others, all in units of the metric.
     """
     unit = 1.0 if mass is None else abs(mass.diagonal()) ** 0.5 + np.finfo(float).tiny
     carried = ROUNDING * (abs(a) / unit).sum(-1) * (unit * abs(v)).max(initial=0.0)
@@ -189,7 +189,7 @@ def violates(a: Any, v: Any, b: Any, mass: Any = None) -> Any:
 
 
 def _check_angles(system: Mechanics, survey: Survey) -> None:
-    """Every function must return the same after full turns of the angles, at all samples."""
+    """Checks that every function returns the same after full turns of the angles, at all samples."""
     names = [name for name in system.coordinates if name in system.angles]
     turns = survey.turns[:, [system.coordinates.index(name) for name in names]]
     for function, after in survey.turned.items():
@@ -209,13 +209,13 @@ def _check_angles(system: Mechanics, survey: Survey) -> None:
 
 
 def _allowance(function: str, values: np.ndarray, survey: Survey) -> np.ndarray:
-    """By how much rounding, and angles typed with ten digits, may change what a function returns at the samples."""
+    """How much a function's values at the samples may change by rounding, and by angles typed with ten digits."""
     finite = np.where(np.isfinite(values), values, 0.0)
     size, velocity = np.abs(finite), np.abs(survey.around["velocity"])
     unit = units(survey.around["mass"])
-    # What vanishes but for rounding is compared with what the motion itself makes of that kind.
+    # Values that vanish up to rounding are compared with the values of the same kind that the motion itself produces.
     speed = np.max(unit * velocity, axis=1, keepdims=True)
-    if function in ("lagrangian", "potential"):  # a constant in it must not hide a change
+    if function in ("lagrangian", "potential"):  # an additive constant must not hide a change
         return TOLERANCE * np.ptp(finite) + NOISE * (size + speed[:, 0] ** 2)
     if function == "metric":
         return TOLERANCE * unit[:, :, None] * unit[:, None, :]

@@ -1,4 +1,4 @@
-"""Checks of a system's description, which need no state: names, functions, shapes."""
+"""Checks of a system's description (names, functions and shapes), which need no state."""
 
 import difflib
 import inspect
@@ -32,11 +32,11 @@ HOOKS: dict[str, tuple[str, ...]] = {
     "integrals": (),
     "starts": (),
 }
-"""The functions of a system and their arguments; those of a RheonomicSystem have t first."""
+"""The functions of a system and their arguments; the functions of a RheonomicSystem take t first."""
 
 ATTRIBUTES = ("coordinates", "units", "angles", "group", "step")
 
-# What other tools and textbooks call them.
+# The names that other tools and textbooks use for these functions.
 SYNONYMS = {
     "potential_energy": "potential",
     "V": "potential",
@@ -60,9 +60,9 @@ _ALIKE = 0.8
 
 
 def meant(name: str, given: Callable[[str], bool]) -> str | None:
-    """The hook that a function of this name was probably meant to be; None where there is none.
+    """The hook that a function of this name was probably meant to be; None if no hook is close.
 
-    A hook that the system gives, or has no room for, was not meant: the function then helps it.
+    A hook that the system already gives, or has no room for, was not meant: such a function is a helper.
     """
     if name.startswith("_") or name in HOOKS or name in ATTRIBUTES:
         return None
@@ -78,7 +78,7 @@ def meant(name: str, given: Callable[[str], bool]) -> str | None:
 
 
 def check_names(label: str, own: Mapping[str, Any], given: Callable[[str], bool]) -> None:
-    """Refuses functions and attributes of a user's class whose names are nearly those of hooks."""
+    """Refuses functions and attributes of a user's class whose names are almost the names of hooks."""
     for name, value in own.items():
         if isinstance(value, tuple) and value and all(isinstance(x, str) for x in value):
             near = difflib.get_close_matches(name, ATTRIBUTES, 1, _ALIKE)
@@ -91,18 +91,18 @@ def check_names(label: str, own: Mapping[str, Any], given: Callable[[str], bool]
         hook = meant(name, given)
         if hook is not None:
             raise ValueError(
-                f"{label} defines {name}(...), which is never called: did you mean {hook}? Rename it; a function of "
-                f"your own that helps others may be called _{name}"
+                f"{label} defines {name}(...), which is never called: did you mean {hook}? Rename it; if it is a "
+                f"helper of your own, call it _{name}"
             )
 
 
 def takes(function: Callable, count: int) -> bool:
-    """Whether the function can be called with this many arguments; True where that cannot be told."""
+    """Whether the function can be called with this many arguments; True if its signature is unknown."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:
         return False
-    except ValueError:  # a function that tells nothing of itself
+    except ValueError:  # the function has no signature
         return True
     return True
 
@@ -110,7 +110,7 @@ def takes(function: Callable, count: int) -> bool:
 def check_arguments(
     label: str, hook: str, function: Callable, timed: bool, extra: str = "", bound: bool = True
 ) -> None:
-    """Refuses a hook that does not take the arguments it is called with, saying what was probably meant."""
+    """Refuses a hook that does not take the arguments it is called with, and says what was probably meant."""
     names = HOOKS[hook]
     wanted = [
         *(["t"] if timed and hook not in ("scene", "inertia", "sections", "integrals", "starts") else []),
@@ -142,7 +142,7 @@ def check_arguments(
 
 
 def check_system(system: System) -> None:
-    """Refuses a system whose description is malformed, whatever its state."""
+    """Refuses a system whose description is malformed; no state is needed."""
     if isinstance(system, type):
         raise ValueError(f"expected a system, got the class {system.__name__}; make one: {system.__name__}()")
     if not isinstance(system, System):
@@ -199,25 +199,25 @@ _known = Recent(256)
 
 
 def _check_hooks(system: System) -> None:
-    """Names and arguments of the functions of a user's class."""
+    """Checks the names and arguments of the functions of a user's class."""
     kind = type(system)
     own: dict[str, Any] = {}
     for base in kind.__mro__:
         if base.__module__.split(".")[:2] == ["dalembert", "model"] or not issubclass(base, System):
-            continue  # what the library itself defines, and systems from functions, which were checked when made
+            continue  # classes of the library, and systems made from functions, which were checked when made
         own = {**vars(base), **own}
     if not own:
         return
     check_names(kind.__name__, own, lambda hook: hook in own or (hook != "inertia" and system.defines(hook)))
     for hook in HOOKS:
-        function = inspect.getattr_static(kind, hook, None)  # as it is written; equinox wraps it
+        function = inspect.getattr_static(kind, hook, None)  # the function as written; equinox wraps it
         function = getattr(function, "method", function)
         if hook in own and inspect.isfunction(function):
             check_arguments(kind.__name__, hook, function, system.timed)
 
 
 def _check_functions(system: System) -> None:
-    """Functions must be functions, and those of affine constraints need the constraints."""
+    """Checks that the functions are callable and that the functions of affine constraints come with constraints."""
     name = system.class_name
     for function in (*FUNCTIONS, "generators", "sections", "integrals", "starts", "at"):
         if not callable(getattr(system, function)):
@@ -228,20 +228,21 @@ def _check_functions(system: System) -> None:
     m = lower(system)
     if "offsets" in m.given and "constraints" not in m.given:
         raise ValueError(
-            f"{name} gives offsets, b of A v = b, without constraints, which is A; with a frame give drift instead"
+            f"{name} gives offsets, the b of A v = b, without constraints, the A; with a frame, give drift instead"
         )
     if "drift" in m.given and not m.constrained:
         raise ValueError(
-            f"{name} gives a drift without constraints or a frame; without constraints all is allowed"
+            f"{name} gives a drift without constraints or a frame; without constraints every velocity is allowed"
         )
     if {Trait.AFFINE, Trait.GROUP} <= m.traits:
         raise ValueError(
-            f"{name}: affine constraints are not known on groups; write the system in coordinates (Chart cannot help)"
+            f"{name}: affine constraints are not supported on groups; write the system in coordinates (Chart cannot "
+            "help)"
         )
 
 
 def shape_of(label: str, function: Callable, *arguments: Any, wanted: str = "one array") -> tuple[int, ...]:
-    """The shape of what a user's function returns; refuses anything but one array of real numbers."""
+    """The shape of the array that a user's function returns; refuses anything but one array of real numbers."""
     try:
         result = jax.eval_shape(function, *arguments)
     except Exception as error:
@@ -314,7 +315,7 @@ def _check_shapes(system: Mechanics) -> None:
 
 
 def _check_sections(system: Mechanics, k: int, q: Any) -> None:
-    """Sections are functions q -> (k,), by name."""
+    """Checks that the sections map names to functions q -> (k,)."""
     label, sections = system.class_name, system.sections()
     if not isinstance(sections, Mapping):
         raise ValueError(f"{label}.sections must return a mapping of names to functions, got {sections!r}")

@@ -1,4 +1,4 @@
-"""What a system without a scene of its own looks like."""
+"""The default scene, for systems without a scene of their own."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from dalembert.model import scene
 from dalembert.model.systems import System, lower
 from dalembert.model.traits import Trait
 
-# What is drawn as a length where units are given, and what is not where there are none.
+# If units are given, coordinates with these units are lengths. If not, all but those with the names below are.
 _LENGTHS = ("m", "mm", "cm", "dm", "km", "um", "in", "ft", "yd", "mi", "metre", "meter", "metres", "meters")
 _TURNS = (
     "alpha", "angle", "azimuth", "beta", "delta", "gamma", "heading", "lean", "omega", "phi", "pitch", "psi", "roll",
@@ -18,7 +18,7 @@ _TURNS = (
 
 
 def _is_length(system: System, i: int) -> bool:
-    """Whether a coordinate is a length: by its unit, or where there is none, by its name."""
+    """Whether a coordinate is a length, judged by its unit or, if there are no units, by its name."""
     name = system.coordinates[i]
     if name in system.angles:
         return False
@@ -28,8 +28,12 @@ def _is_length(system: System, i: int) -> bool:
 
 
 def default_scene(system: System, t: Array, q: Array) -> list[scene.Part]:
-    """A particle at the first coordinates that are lengths, or a body where a group rotates, with its trace and the
-    directions that the constraint allows; where none is a length, a dial for each."""
+    """The parts that show a system without a scene of its own.
+
+    A system on a group with rotations is a body. Any other system is a particle whose place is its first coordinates
+    that are lengths, with its trace and the directions that the constraint allows. If no coordinate is a length, each
+    coordinate gets a dial.
+    """
     m = lower(system)
     if Trait.GROUP in m.traits and (body := _body(m.space, q)):
         return body
@@ -54,14 +58,14 @@ def _tip(x: float, angle: Array) -> Array:
 
 
 def _allowed(system: System, t: Array, q: Array, shown: list[int]) -> Array:
-    """(3, k) how the shown coordinates change along the allowed velocities."""
+    """The rates of the shown coordinates along the allowed velocities, shape (3, k)."""
     now = system.at(t)
     rates = jax.vmap(lambda v: now.space.velocity(q, v), 1, 1)(now.frame(q))[jnp.array(shown)]
     return jnp.concatenate([rates, jnp.zeros((3 - len(shown), rates.shape[1]))])
 
 
 def _body(group: Group, q: Array) -> list[scene.Part]:
-    """A block that moves with the element; nothing where the group does not rotate."""
+    """A block that moves with the group element; empty if the group contains no rotations."""
     at, turn, fixed = jnp.zeros(3), None, True
     start = 0
     for factor in group.factors if isinstance(group, Product) else (group,):

@@ -1,8 +1,8 @@
 """The geometry of a system at a configuration: metric, projectors, accelerations, multipliers.
 
-All of it is gauge free: results depend on the distribution D and the metric alone, not on which
-one-forms or which spanning vectors the user wrote. Where a frame is given it is preferred, because it
-stays regular where one-forms may lose rank.
+Everything here is gauge free: results depend only on the distribution D and the metric, not on which
+one-forms or which spanning vectors the user wrote. A given frame is preferred, because it stays regular
+where one-forms may lose rank.
 """
 
 import jax
@@ -24,9 +24,11 @@ def nearest_velocity(system: System | Mechanics, q: Array, x: Array) -> Array:
 
 
 def moving_energy(system: System | Mechanics, q: Array, v: Array) -> Array:
-    """v . dL/dv - L less dL/dv . Z for the drift Z of affine constraints: kept where Z moves along a symmetry.
+    """v . dL/dv - L - dL/dv . Z for the drift Z of affine constraints: conserved if Z moves along a symmetry.
 
-    Equations: [fasso2016]. For linear constraints the energy.
+    For linear constraints it is the energy.
+
+    Equations: [fasso2016].
     """
     m = lower(system)
     if Trait.AFFINE not in m.traits:
@@ -35,7 +37,7 @@ def moving_energy(system: System | Mechanics, q: Array, v: Array) -> Array:
 
 
 def total_energy(system: System | Mechanics, q: Array, v: Array) -> Array:
-    """v . dL/dv - L; for kinetic minus potential energy, their sum."""
+    """The energy v . dL/dv - L; if L is kinetic minus potential energy, it is the sum of the two."""
     m = lower(system)
     if "lagrangian" in m.given:
         value, derivative = jax.value_and_grad(m.lagrangian, argnums=1)(q, v)
@@ -46,8 +48,8 @@ def total_energy(system: System | Mechanics, q: Array, v: Array) -> Array:
 def oblique_projection(system: System | Mechanics, onto: Array, along: Array, x: Array) -> Array:
     """The projection of x onto D at `onto`, along the metric complement of D at `along`.
 
-    One-forms: x - Z (A1 Z)^-1 A1 x with Z = M^-1 A^T at `along`, A1 at `onto`; frames:
-    B1 (B^T M B1)^-1 B^T M x. x is a vector or a matrix of columns.
+    With one-forms it is x - Z (A1 Z)^-1 A1 x, where Z = M^-1 A^T at `along` and A1 is taken at `onto`. With
+    frames it is B1 (B^T M B1)^-1 B^T M x. x is a vector or a matrix of columns.
     """
     m = lower(system)
     if m.framed:
@@ -77,7 +79,7 @@ def project(system: System | Mechanics, q: Array, x: Array) -> Array:
 
 
 def orthonormal_frame(system: System | Mechanics, q: Array) -> Array:
-    """A basis of D at q, orthonormal for the kinetic metric; which one may jump with q."""
+    """A basis of D at q, orthonormal for the kinetic metric; it need not be continuous in q."""
     m = lower(system)
     mass = m.metric(q)
     columns: list[Array] = []
@@ -89,7 +91,7 @@ def orthonormal_frame(system: System | Mechanics, q: Array) -> Array:
 
 
 def nearest_frame(system: System | Mechanics, q: Array, b: Array) -> Array:
-    """P(q) b N^(-1/2), N the Gram matrix of P(q) b: the orthonormal frame of D at q nearest to b; smooth in q."""
+    """The orthonormal frame of D at q nearest to b: P(q) b N^(-1/2), with N the Gram matrix of P(q) b; smooth in q."""
     m = lower(system)
     x = project(m, q, b)
     return matmul(x, inverse_square_root(matmul(x.T, matmul(m.metric(q), x))))
@@ -111,7 +113,7 @@ def reaction(system: System | Mechanics, q: Array, lam: Array) -> Array:
 def free_acceleration(system: System | Mechanics, q: Array, v: Array) -> Array:
     """The acceleration without constraints: M^-1 (dL/dq - (d/dt dL/dv at constant v) + ad_v^T dL/dv + forces).
 
-    In coordinates ad_v is zero; on a group v is the velocity of the body, and dL/dq a covector for such.
+    In coordinates ad_v is zero. On a group v is the body velocity, and dL/dq is a covector on body velocities.
     """
     m = lower(system)
     transport = m.time_derivative(lambda s, x: s.momentum(x, v), q, v)
@@ -122,9 +124,9 @@ def free_acceleration(system: System | Mechanics, q: Array, v: Array) -> Array:
 
 
 def acceleration(system: System | Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
-    """The acceleration of the constrained motion and its multipliers.
+    """The acceleration of the constrained motion, and its multipliers.
 
-    From d/dt dL/dv - dL/dq = A^T lam + forces with d/dt (A v - b) = 0, or the same in a frame.
+    They solve d/dt dL/dv - dL/dq = A^T lam + forces with d/dt (A v - b) = 0, or the same equations in a frame.
     """
     m = lower(system)
     free = free_acceleration(m, q, v)
@@ -154,9 +156,9 @@ def acceleration(system: System | Mechanics, q: Array, v: Array) -> tuple[Array,
 
 
 def power(system: System | Mechanics, q: Array, v: Array) -> Array:
-    """dE/dt along the motion: the power of the forces, of affine constraints, and of what depends on time.
+    """dE/dt along the motion: the power of the forces, of affine constraints, and of explicit time dependence.
 
-    E = v . dL/dv - L changes by F . v + lam . b - dL/dt, the last at constant q and v.
+    E = v . dL/dv - L changes at the rate F . v + lam . b - dL/dt, where dL/dt is at constant q and v.
     """
     m = lower(system)
     found = jnp.zeros((), q.dtype)
@@ -170,7 +172,7 @@ def power(system: System | Mechanics, q: Array, v: Array) -> Array:
 
 
 def power_and_change(system: System | Mechanics, q: Array, v: Array) -> Array:
-    """(2,) the power, and its derivative along the motion."""
+    """The power and its derivative along the motion, as an array of shape (2,)."""
     m = lower(system)
     t = jnp.zeros((), q.dtype) if m.t is None else jnp.asarray(m.t, q.dtype)
     along = (jnp.ones_like(t), m.space.velocity(q, v), acceleration(m, q, v)[0])

@@ -13,11 +13,12 @@ from dalembert.numerics import is_traced, matmul, solve
 
 
 class GroupSystem(System):
-    """A body on a Lie group: configurations g are elements, velocities xi = g^-1 g' are the body's.
+    """A body on a Lie group: configurations g are group elements, and velocities xi = g^-1 g' are body velocities.
 
-    Give `group` (such as SO3()), `inertia()`, a matrix I with kinetic energy <I xi, xi>/2, and `constraints(g)`,
-    whose rows a(g) say a(g) xi = 0, or `frame(g)`; both may depend on g. `potential(g)` and `forces(g, xi)` (a body
-    covector) may be given. q0 is an element, v0 a body velocity, and so are the rows of a run.
+    Give `group` (such as SO3()); `inertia()`, a matrix I with kinetic energy <I xi, xi>/2; and either
+    `constraints(g)`, whose rows a(g) mean a(g) xi = 0, or `frame(g)`. Both may depend on g. You may also give
+    `potential(g)` and `forces(g, xi)`, which is a body covector. q0 is an element and v0 a body velocity; a run
+    stores its rows of q and v in the same way.
     """
 
     group: ClassVar[Group]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -27,39 +28,39 @@ class GroupSystem(System):
         raise ValueError(f"{type(self).__name__} does not give inertia(), the matrix of its kinetic energy")
 
     def metric(self, q: Array) -> Array:
-        """The inertia, wherever the body is."""
+        """The inertia, which is the same at every configuration."""
         return self.inertia()
 
     @property
     def own_metric(self) -> bool:
-        """Whether the subclass gives a metric of its own, whose derivative no method on groups would know."""
+        """Whether the subclass gives its own metric, whose derivative no method on groups would take into account."""
         return type(self).metric is not GroupSystem.metric
 
     def generators(self, q: Array) -> Array:
-        """Body velocities of multiplication from the left: Ad_{g^-1}."""
+        """The body velocities that multiplication from the left generates: Ad_{g^-1}."""
         return self.group.adjoint(self.group.inverse(q))
 
     @property
     def coordinates(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The numbers that make an element."""
+        """The names of the numbers that make up an element."""
         return self.group.coordinates
 
     @property
     def angles(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Those of period 2 pi."""
+        """The names of the coordinates of period 2 pi."""
         return self.group.angles
 
     @property
     def velocity_names(self) -> tuple[str, ...]:
-        """The components of the body velocity."""
+        """The names of the components of the body velocity."""
         return self.group.velocities
 
 
 class Chart(System):
-    """The same body in coordinates x near one of its configurations: g = base exp(x).
+    """A group system in coordinates x near one of its configurations: g = base exp(x).
 
-    A plain system, which every method and every measurement takes; it holds near the base, within an angle of
-    2 pi where the group rotates.
+    A chart is a plain system, which every method and every measurement accepts. It is valid near the base: within an
+    angle of 2 pi if the group contains rotations.
     """
 
     body: GroupSystem
@@ -82,7 +83,7 @@ class Chart(System):
 
     @property
     def coordinates(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Those of the algebra."""
+        """The names of the coordinates of the algebra."""
         return self.body.velocity_names
 
     def element(self, x: Array) -> Array:

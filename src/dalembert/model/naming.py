@@ -1,4 +1,4 @@
-"""Things by the names that users type: what was meant, and what a module has."""
+"""Look up things by the names that users type."""
 
 import difflib
 import importlib
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def wrong(what: str, name: str, choices: Iterable[str]) -> ValueError:
-    """The error for a name that is not among the choices, with the nearest of them."""
+    """The error for a name that is not among the choices; it suggests the nearest choice."""
     choices = list(choices)
     near = difflib.get_close_matches(name, choices, 1)
     hint = f" Did you mean {near[0]}?" if near else ""
@@ -21,7 +21,7 @@ def wrong(what: str, name: str, choices: Iterable[str]) -> ValueError:
 
 
 def raised(error: BaseException) -> str:
-    """What the user's own code raised, and where; empty where none of the user's code was running."""
+    """What the user's own code raised, and where; empty if none of the user's code was running."""
     own = str(Path(__file__).resolve().parents[1])
     others = tuple(
         {own, "<", *(sysconfig.get_path(x) for x in ("stdlib", "platstdlib", "purelib", "platlib"))}
@@ -38,7 +38,7 @@ def raised(error: BaseException) -> str:
 
 
 def _imported(module_name: str) -> Any:
-    """The module of this name, of which one may lie in the folder where the program runs."""
+    """The module of this name, which may also lie in the current working directory."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -54,7 +54,7 @@ def _imported(module_name: str) -> Any:
 
 
 def from_module(name: str) -> Any:
-    """What is named as module:name, with dots for what is inside a class; None where the module has no such thing."""
+    """The object named module:name, with dots for attributes of a class; None if the module has no such object."""
     module_name, _, attribute = name.partition(":")
     found = _imported(module_name)
     for part in attribute.split("."):
@@ -63,7 +63,7 @@ def from_module(name: str) -> Any:
 
 
 def kind_from_module(name: str, base: type) -> Any:
-    """A subclass of `base`, or a value of one, named as module:name."""
+    """The subclass of `base`, or the instance of one, that is named module:name."""
 
     def fits(x: Any) -> bool:
         return isinstance(x, base) or (inspect.isclass(x) and issubclass(x, base))
@@ -72,7 +72,7 @@ def kind_from_module(name: str, base: type) -> Any:
     if fits(found):
         return found
     module_name, _, attribute = name.partition(":")
-    # Not what the module itself imported from this library.
+    # Leave out what the module itself imported from this library.
     there = [
         x
         for x, value in vars(_imported(module_name)).items()

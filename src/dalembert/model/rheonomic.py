@@ -12,12 +12,13 @@ from dalembert.model.systems import System
 
 
 class RheonomicSystem(System):
-    """A system whose functions have the time as one more, first argument.
+    """A system whose functions take the time as an additional first argument.
 
-    Give `lagrangian(t, q, v)`, or `metric(t, q)` and `potential(t, q)`; then `constraints(t, q)` or `frame(t, q)`,
-    with `offsets(t, q)` or `drift(t, q)` where the constraints are affine, A(t, q) v = b(t, q); `forces(t, q, v)`.
-    The papers' omega(t, q) v + omega0(t, q) = 0 has A = omega and b = -omega0. `generators(t, q)` has one more
-    row, first, for the time that a symmetry adds, and `sections` are functions of (t, q).
+    Give `lagrangian(t, q, v)`, or `metric(t, q)` and `potential(t, q)`. Then give `constraints(t, q)` or
+    `frame(t, q)`, with `offsets(t, q)` or `drift(t, q)` if the constraints are affine, A(t, q) v = b(t, q). You may
+    add `forces(t, q, v)`. The papers' constraint omega(t, q) v + omega0(t, q) = 0 has A = omega and b = -omega0.
+    `generators(t, q)` has an additional first row, the change of time under the symmetry, and `sections` are
+    functions of (t, q).
     """
 
     timed: ClassVar[bool] = True
@@ -27,11 +28,11 @@ class RheonomicSystem(System):
         return self.at(t).lagrangian(q, v)
 
     def metric(self, t: Array, q: Array) -> Array:
-        """The mass matrix M(t, q), from the Lagrangian where it is not given."""
+        """The mass matrix M(t, q), computed from the Lagrangian if it is not given."""
         return self.at(t).metric(q)
 
     def potential(self, t: Array, q: Array) -> Array:
-        """The potential energy V(t, q), from the Lagrangian where it is not given; else zero."""
+        """The potential energy V(t, q), computed from the Lagrangian if it is not given; zero if there is neither."""
         return self.at(t).potential(q)
 
     def constraints(self, t: Array, q: Array) -> Array:
@@ -55,7 +56,7 @@ class RheonomicSystem(System):
         return self.at(t).forces(q, v)
 
     def generators(self, t: Array, q: Array) -> Array:
-        """(1 + n, k) infinitesimal generators of a symmetry group; the first row is the change of time."""
+        """The infinitesimal generators of a symmetry group, shape (1 + n, k); the first row is the change of time."""
         return jnp.zeros((1 + self.dimension, 0), q.dtype)
 
     @classmethod
@@ -67,14 +68,14 @@ class RheonomicSystem(System):
 class SpaceTime(System):
     """A system with the time as its first coordinate: configurations are (t, q), velocities (1, v).
 
-    Affine constraints are linear there: the one-forms are (-b, A), the frame has the column (1, Z) first.
+    Affine constraints become linear: the one-forms are (-b, A), and the first column of the frame is (1, Z).
     """
 
     system: System
 
     @property
     def coordinates(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The time, and those of the system."""
+        """The time, followed by the coordinates of the system."""
         return ("t", *self.system.coordinates)
 
     @property
@@ -86,7 +87,7 @@ class SpaceTime(System):
         return self.system.class_name
 
     def defines(self, name: str) -> bool:
-        """Its constraints are linear, and its functions do not depend on a time beside their first coordinate."""
+        """Whether the function is given; offsets and drift are not, because the constraints are linear here."""
         return name in ("lagrangian", "metric", "potential") or (
             name in ("constraints", "frame") and self.system.defines(name)
         )
@@ -98,7 +99,7 @@ class SpaceTime(System):
         return self.system.at(q[0]).potential(q[1:])
 
     def metric(self, q: Array) -> Array:
-        """The mass matrix with a one for the time, so that it has an inverse."""
+        """The mass matrix, with a one for the time so that it is invertible."""
         mass = self.system.at(q[0]).metric(q[1:])
         rest = jnp.concatenate([jnp.zeros((mass.shape[0], 1), q.dtype), mass], axis=1)
         return jnp.concatenate([jnp.eye(1, q.shape[0], dtype=q.dtype), rest])

@@ -1,4 +1,4 @@
-"""What a system's functions return at the start and around it."""
+"""Sample the values of a system's functions at the start and around it."""
 
 from typing import Any, NamedTuple
 
@@ -11,15 +11,15 @@ from dalembert.model.systems import FUNCTIONS, Mechanics
 from dalembert.model.traits import Trait
 from dalembert.numerics import jit_fast_compile
 
-# Relative size of rounding allowed in identities that should hold exactly (A B = 0, A v = 0, symmetry):
-# user formulas lose a few digits, states typed with ten digits should pass, real mistakes are far above.
+# Relative rounding error allowed in identities that should hold exactly (A B = 0, A v = 0, symmetry).
+# User formulas lose a few digits, and states typed with ten digits should pass; real mistakes are far larger.
 TOLERANCE = 1e-9 if jax.config.jax_enable_x64 else 1e-4  # pyright: ignore[reportAttributeAccessIssue]
 
-# Numbers that should be zero, such as a projected velocity, carry rounding of the others.
+# Numbers that should be zero, such as components of a projected velocity, carry the rounding errors of the others.
 ROUNDING = 1e-13 if jax.config.jax_enable_x64 else 1e-5  # pyright: ignore[reportAttributeAccessIssue]
 
 
-# What rounding may do to a number beside others of its size: some dozens of operations.
+# Relative rounding error that a number may collect from others of its size: some dozens of operations.
 NOISE = 1e3 * float(np.finfo(float if jax.config.jax_enable_x64 else np.float32).eps)  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -34,22 +34,22 @@ class Survey(NamedTuple):
     forces: Any
     annihilator: Any
     offsets: Any
-    """b of affine constraints A v = b; zero where they are linear."""
+    """b of affine constraints A v = b; zero if the constraints are linear."""
     slope: Any
     """grad V at the start."""
     here: dict[str, Any]
     """What the given functions return at the samples."""
     turned: dict[str, Any]
-    """The same after some full turns of the angles; empty where there are none."""
+    """The same after some full turns of the angles; empty if the system has no angles."""
     turns: Any
     """How many turns each coordinate has made in `turned`."""
     around: dict[str, Any]
-    """At the samples: "mass", "velocity"; "momentum", dL/dv, where a Lagrangian is given; "products", the largest
-    entries of A B and of A Z - b relative to the terms that should cancel in them."""
+    """Values at the samples: "mass"; "velocity"; "momentum", dL/dv, if a Lagrangian is given; and "products", the
+    largest entries of A B and of A Z - b relative to the terms that should cancel in them."""
     defect: Any
-    """How far q is from an element, on a group."""
+    """On a group, how far q is from being an element."""
     sections: dict[str, Any]
-    """How far the generators of the sections are from D at the start, relative."""
+    """How far the generators of the sections are from D at the start, as a relative distance."""
 
     @property
     def given(self) -> dict[str, Any]:
@@ -58,12 +58,12 @@ class Survey(NamedTuple):
 
 
 SAMPLES = 13
-"""The start, and twelve configurations around it, some within a unit of length, some within ten, some within the way
-that the start velocity leads in a unit of time."""
+"""The start and twelve configurations around it. Some lie within one unit of length, some within ten, and some within
+the distance that the start velocity covers in a unit of time."""
 
 
 def samples(m: Mechanics) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Shifts and velocities in units that the survey chooses, and numbers of turns; always the same."""
+    """Shifts and velocities, in units that the survey chooses, and numbers of turns; the same on every call."""
     random = np.random.default_rng(20)
     shifts, velocities = random.uniform(-1, 1, (2, SAMPLES, m.velocity_dimension))
     angles = np.array([name in m.angles for name in m.coordinates])
@@ -73,12 +73,12 @@ def samples(m: Mechanics) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @jit_fast_compile
 def survey(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, turns: Array) -> Survey:
-    """The values at (q, v), at configurations around q, with other velocities, and after full turns of angles.
+    """The values at (q, v), at configurations around q with other velocities, and after full turns of angles.
 
-    Where the system depends on time, what is around is at other times too.
+    If the system depends on time, the samples around the start are at other times too.
     """
     start = m.metric(q)
-    # One unit of velocity, of length: as the metric measures, so that the coordinates' units do not matter.
+    # The metric sets the unit of velocity and of length, so that the coordinates' units do not matter.
     natural = jnp.sqrt(jnp.maximum(jnp.sum(v * (start @ v)), 0.0) / jnp.abs(jnp.diagonal(start)))
     natural = jnp.where(jnp.isfinite(natural) & (natural > 0), natural, 1.0)
     place = jnp.zeros(0) if Trait.GROUP in m.traits else jnp.abs(q)
@@ -106,7 +106,7 @@ def survey(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
         return jnp.max(jnp.abs(x) / jnp.maximum(bound, np.finfo(float).tiny), initial=0.0)
 
     def sizes(forms, vectors, mass):
-        """The size of products of one-forms and vectors (columns), each as long as the metric says."""
+        """The size of products of one-forms and vectors (columns), with lengths measured by the metric."""
         unit = jnp.sqrt(jnp.abs(jnp.diagonal(mass)) + np.finfo(float).tiny)
         return jnp.sum(jnp.abs(forms) / unit, axis=1)[:, None] * jnp.max(
             jnp.abs(vectors) * unit[:, None], axis=0
@@ -135,7 +135,7 @@ def survey(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
             mass = jnp.eye(len(along)).at[1:, 1:].set(start)
         return ratio(forms @ along, sizes(forms, along[:, None], mass)[:, 0])
 
-    # All at once, which is traced and compiled once.
+    # One call for all places, so that the functions are traced and compiled once.
     places = jnp.stack([around, around + 2 * np.pi * turns] if m.angles else [around])
     found = jax.vmap(jax.vmap(given), (None, 0, None))(ticks, places, velocities)
     here, *turned = (jax.tree.map(lambda x, k=k: x[k], found) for k in range(len(places)))
@@ -156,21 +156,21 @@ def survey(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
 
 
 def units(mass: np.ndarray) -> np.ndarray:
-    """sqrt(M_ii), by which a component of the velocity counts; of a stack of matrices, for each."""
+    """sqrt(M_ii), the weight of each component of the velocity; one row per matrix if `mass` is a stack of matrices."""
     return np.sqrt(np.abs(np.diagonal(mass, axis1=-2, axis2=-1)) + np.finfo(float).tiny)
 
 
 def is_constant_metric(found: Survey) -> bool:
-    """Whether the mass matrix is the same at the start and around it, each entry in units of the diagonal."""
+    """Whether the mass matrix is the same at the start and around it, with each entry in units of the diagonal."""
     around = found.around["mass"]
     around, unit = around[np.all(np.isfinite(around), axis=(1, 2))], units(found.mass)
     return bool(np.all(np.abs(around - found.mass) <= TOLERANCE * np.outer(unit, unit)))
 
 
 def is_mechanical(found: Survey) -> bool:
-    """Whether the Lagrangian is kinetic energy, quadratic in v, minus a potential: whether dL/dv = M v.
+    """Whether the Lagrangian is kinetic energy, quadratic in v, minus a potential, that is, whether dL/dv = M v.
 
-    Momenta are compared, because a large potential would drown the difference of energies.
+    The test compares momenta, because a large potential would drown the difference between energies.
     """
     if "momentum" not in found.around:
         return True
@@ -185,7 +185,7 @@ def is_mechanical(found: Survey) -> bool:
 
 
 def observed(m: Mechanics, found: Survey) -> Mechanics:
-    """The same with the traits that values around a start tell."""
+    """The same system with the traits that show only in the values around a start."""
     has = {
         Trait.VARYING_MASS: not is_constant_metric(found),
         Trait.GENERAL_LAGRANGIAN: not is_mechanical(found),

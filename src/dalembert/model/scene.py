@@ -1,7 +1,7 @@
-"""What a system looks like: a few solid parts and traces, each with its place and orientation at (t, q).
+"""The parts that show what a system looks like: solids and traces, each with its place and orientation at (t, q).
 
-A system's `scene(t, q)` returns a list of parts; figures, animations and the explorer are all drawn from it. Space
-has z upwards, and lengths are those of the system. Places are (x, y) on the floor or (x, y, z).
+A system's `scene(t, q)` returns a list of parts, from which figures, animations and the explorer are all drawn. The z
+axis points upwards, and lengths are in the system's units. Places are (x, y) on the floor or (x, y, z).
 """
 
 from typing import Any
@@ -20,17 +20,18 @@ class Part(eqx.Module):
 
     kind: str = eqx.field(static=True)
     at: Array
-    """(3,) where its middle is; of a wheel its hub."""
+    """The place of its middle, or of a wheel's hub, shape (3,)."""
     turn: Array
-    """(3, 3) columns: where its own axes point."""
+    """A rotation matrix, shape (3, 3), whose columns are the directions of the part's own axes."""
     size: Array
-    """(3,) factors along its own axes."""
+    """The factors along its own axes, shape (3,)."""
     colour: str | None = eqx.field(static=True, default=None)
-    """As #rrggbb; None for the colour of the run's method."""
+    """The colour as #rrggbb; None for the colour of the run's method."""
     relative: bool = eqx.field(static=True, default=False)
-    """Whether size 1 is a fixed share of the picture, for things that have no size of their own."""
+    """Whether size 1 is a fixed share of the picture, for parts that have no size of their own."""
     rolled: Array | None = None
-    """(3,) instead of `turn`: the angular velocity's integral, from which the views add up the orientation."""
+    """The integral of the angular velocity, shape (3,), from which the views compute the orientation; it replaces
+    `turn`."""
 
 
 def _vector(*numbers: Any) -> Array:
@@ -38,7 +39,7 @@ def _vector(*numbers: Any) -> Array:
 
 
 def _numbers(given: Any, expected: str, lengths: tuple[int, ...] = (3,)) -> list[Any]:
-    """The entries of a short list of numbers, of one of these lengths."""
+    """The entries of a short list of numbers; refuses a list of any other length."""
     numbers = list(given) if isinstance(given, list | tuple) or np.ndim(given) == 1 else []
     if len(numbers) not in lengths or any(np.ndim(x) for x in numbers):
         raise ValueError(f"{expected}; got {given!r}")
@@ -67,13 +68,13 @@ def about_z(angle: Any) -> Array:
 
 
 def about_y(angle: Any) -> Array:
-    """The rotation by this angle about y: z towards x."""
+    """The rotation by this angle about y, from z towards x."""
     c, s = jnp.cos(angle), jnp.sin(angle)
     return jnp.stack([_vector(c, 0.0, s), _vector(0.0, 1.0, 0.0), _vector(-s, 0.0, c)])
 
 
 def about_x(angle: Any) -> Array:
-    """The rotation by this angle about x: y towards z."""
+    """The rotation by this angle about x, from y towards z."""
     c, s = jnp.cos(angle), jnp.sin(angle)
     return jnp.stack([_vector(1.0, 0.0, 0.0), _vector(0.0, c, -s), _vector(0.0, s, c)])
 
@@ -98,10 +99,10 @@ def wheel(
     colour: str | None = None,
     marked: bool = True,
 ) -> Part:
-    """A wheel that touches the floor at `at`; rolling forwards by `roll` goes radius * roll along the heading.
+    """A wheel that touches the floor at `at`; rolling forwards by `roll` moves it by radius * roll along the heading.
 
-    `lean` tips it to its right side, about the line of its heading. One that is not `marked` is plain all around, for
-    wheels whose angle is no coordinate.
+    `lean` tips it to its right side, about the line of its heading. With `marked=False` the wheel is plain all
+    around, for wheels whose angle is not a coordinate.
     """
     upright = about_z(heading) @ about_x(lean)
     hub = place(at) + jnp.asarray(radius, float) * upright[:, 2]
@@ -119,7 +120,7 @@ def disc(
     colour: str | None = None,
     relative: bool = False,
 ) -> Part:
-    """A flat disc about `at`, with a mark along its first axis; it lies flat and is turned by `angle`, or by `turn`.
+    """A flat disc centred at `at`, with a mark along its first axis, turned by `angle` about the vertical or by `turn`.
 
     With `relative` its sizes are in shares of the picture.
     """
@@ -129,7 +130,7 @@ def disc(
 
 
 def blade(at: Any, heading: Any, length: Any = 0.6, height: Any = None, colour: str | None = DARK) -> Part:
-    """A skate's blade that touches the floor at `at`, along its heading."""
+    """The blade of a skate, which touches the floor at `at` and points along its heading."""
     height = 0.3 * length if height is None else height
     return Part("blade", place(at), about_z(heading), _vector(length, 0.05 * length, height), colour)
 
@@ -142,7 +143,7 @@ def box(
     colour: str | None = None,
     relative: bool = False,
 ) -> Part:
-    """A block about `at` with edges (length, width, height), turned by its heading, or by the matrix `turn`.
+    """A block centred at `at` with edges (length, width, height), turned by its heading or by the matrix `turn`.
 
     With `relative` its edges are in shares of the picture.
     """
@@ -153,9 +154,9 @@ def box(
 
 
 def ball(at: Any, radius: Any = 1.0, turn: Any = None, rolled: Any = None, colour: str | None = None) -> Part:
-    """A ball about `at`, with marks that show how it turns.
+    """A ball centred at `at`, with marks that show how it turns.
 
-    `turn` is its orientation; `rolled` the integral of its angular velocity, where that is all one has.
+    `turn` is its orientation. If only the integral of the angular velocity is known, give it as `rolled` instead.
     """
     turn = jnp.eye(3) if turn is None else _rotation(turn)
     if rolled is not None:
@@ -178,13 +179,13 @@ def spring(start: Any, end: Any, radius: Any = 0.08, colour: str | None = DARK) 
 
 
 def arrow(at: Any, direction: Any, radius: Any = 0.03, colour: str | None = GOLD) -> Part:
-    """An arrow from `at` along the direction, as long as it."""
+    """An arrow from `at` along the direction, as long as the direction vector."""
     turn, length = _along(place(direction))
     return Part("arrow", place(at), turn, _vector(radius, radius, length), colour)
 
 
 def direction(at: Any, heading: Any, length: Any = 2.0, colour: str | None = GOLD) -> Part:
-    """A line on the floor through `at`: where the constraint lets the point go."""
+    """A line on the floor through `at`, along which the constraint lets the point move."""
     return Part("line", place(at, 0.005), about_z(heading), _vector(length, 1.0, 1.0), colour)
 
 
@@ -199,7 +200,7 @@ def sphere(at: Any = (0.0, 0.0, 0.0), radius: Any = 1.0, colour: str | None = LI
 
 
 def point(at: Any, radius: Any = None, colour: str | None = None) -> Part:
-    """A particle; without a radius as large as suits the picture."""
+    """A particle; without a radius, its size suits the picture."""
     size = 0.28 if radius is None else radius
     return Part("point", place(at), jnp.eye(3), _vector(size, size, size), colour, radius is None)
 
@@ -210,14 +211,16 @@ def trace(at: Any, colour: str | None = None) -> Part:
 
 
 def floor() -> Part:
-    """The plane z = 0, as a grid as large as the motion."""
+    """The plane z = 0, drawn as a grid as large as the motion."""
     return Part("floor", jnp.zeros(3), jnp.eye(3), jnp.ones(3), LIGHT)
 
 
 def tile(at: Any, directions: Any, flat: bool = False, colour: str | None = GOLD) -> Part:
-    """The plane, or line, that the columns of `directions` (3, k) span at a point; nothing where they span all of
-    space, or with `flat` all of the floor."""
-    # Which axes span a plane is a choice with no derivative; what moves is the place.
+    """The plane or line that the columns of `directions`, shape (3, k), span at a point.
+
+    Nothing is shown if they span all of space or, with `flat`, all of the floor.
+    """
+    # The choice of axes that span a plane has no derivative; only the place moves.
     u, s, _ = jnp.linalg.svd(jax.lax.stop_gradient(directions), full_matrices=True)
     sizes = jnp.zeros(3).at[: s.size].set(s)
     spanned = sizes > 1e-6 * sizes[0]

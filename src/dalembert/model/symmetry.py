@@ -15,7 +15,7 @@ from dalembert.numerics import matmul, matvec
 
 
 class Split(NamedTuple):
-    """Where the numbers of shape and group stand in a configuration, and in a velocity."""
+    """The positions of the shape's and the group's numbers in a configuration, and in a velocity."""
 
     shape: tuple[int, ...]
     fibre: tuple[int, ...]
@@ -33,11 +33,11 @@ class Symmetry(eqx.Module):
     """A Lie group that acts on a system: Symmetry(SE2(), on=("x", "y", "theta")).
 
     The coordinates named in `on` are the numbers of a group element k, and g acts by multiplication from the left,
-    k -> g k; the other coordinates, the shape r, stay. Where they move too, give action(g, q), which must act so on
-    those of `on`, and be an action: action(e, q) = q, action(g, action(k, q)) = action(g k, q). `classify` and
-    `reduce` check this at samples. On a GroupSystem `on` names the numbers of one factor of its product group, and
-    the shape is in the other factors, R^n or tori. Configurations are then q = g (r, e), and r is what the group does
-    not change.
+    k -> g k. The other coordinates, the shape r, stay as they are. If they move too, give action(g, q). It must act
+    in the same way on the coordinates in `on`, and it must be an action: action(e, q) = q and
+    action(g, action(k, q)) = action(g k, q). `classify` and `reduce` check this at samples. On a GroupSystem, `on`
+    names the numbers of one factor of its product group, and the shape is in the other factors, R^n or tori.
+    Configurations are then q = g (r, e), and the group does not change r.
     """
 
     group: Group
@@ -57,7 +57,7 @@ class Symmetry(eqx.Module):
 
     @property
     def words(self) -> str:
-        """The group and what it acts on."""
+        """The group and the coordinates that it acts on, for messages."""
         return f"{self.group.name} on ({', '.join(self.on)})"
 
     @property
@@ -67,7 +67,7 @@ class Symmetry(eqx.Module):
         return all(isinstance(x, Rn) for x in parts)
 
     def split(self, system: System | Mechanics) -> Split:
-        """Where shape and group stand; refuses a system without these coordinates."""
+        """The positions of shape and group; refuses a system without these coordinates."""
         names = system.coordinates
         missing = [x for x in self.on if x not in names]
         if missing:
@@ -87,7 +87,7 @@ class Symmetry(eqx.Module):
                 )
             if self.group.size != self.group.dimension:
                 raise ValueError(
-                    f"Symmetry {self.words}: the numbers of {self.group.name} are no coordinates. Write "
+                    f"Symmetry {self.words}: the numbers of {self.group.name} are not coordinates. Write "
                     f"{system.label} as a GroupSystem on a product with {self.group.name}"
                 )
             return Split(shape, fibre, shape, fibre)
@@ -96,7 +96,7 @@ class Symmetry(eqx.Module):
     def _factor(
         self, system: System | Mechanics, fibre: tuple[int, ...]
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The velocities of the shape, and of the factor that the symmetry is."""
+        """The positions of the shape's velocities, and of the velocities of the symmetry's own factor."""
         whole: Any = lower(system).space
         refusal = f"Symmetry {self.words} on {system.label}: "
         if self.action is not None:
@@ -130,23 +130,23 @@ class Symmetry(eqx.Module):
         return self.join(system, r, self.group.identity().astype(r.dtype))
 
     def element(self, system: System | Mechanics, q: Array) -> Array:
-        """g of q = g (r, e)."""
+        """The group element g of q = g (r, e)."""
         return _taken(q, self.split(system).fibre)
 
     def shape(self, system: System | Mechanics, q: Array) -> Array:
-        """r of q = g (r, e)."""
+        """The shape r of q = g (r, e)."""
         if self.action is not None:
             q = self.action(self.group.inverse(self.element(system, q)), q)
         return _taken(q, self.split(system).shape)
 
     def act(self, system: System | Mechanics, g: Array, q: Array) -> Array:
-        """g q."""
+        """The configuration g q."""
         if self.action is not None:
             return self.action(g, q)
         return self.join(system, self.shape(system, q), self.group.multiply(g, self.element(system, q)))
 
     def push(self, system: System | Mechanics, g: Array, q: Array, v: Array) -> Array:
-        """The velocity v at q, moved to g q; the body's on a GroupSystem, which does not change."""
+        """The velocity v at q, moved to g q; on a GroupSystem v is a body velocity, which does not change."""
         if self._translates or Trait.GROUP in lower(system).traits:
             return v
         return jax.jvp(lambda x: self.act(system, g, x), (q,), (v,))[1]
@@ -158,7 +158,7 @@ class Symmetry(eqx.Module):
         return jax.vjp(lambda x: self.act(system, g, x), q)[1](p)[0]
 
     def generators(self, system: System | Mechanics, q: Array) -> Array:
-        """(n, s) the velocities xi_Q(q) at q, one column per basis vector of the algebra."""
+        """The velocities xi_Q(q) at q, shape (n, s): one column per basis vector of the algebra."""
         if Trait.GROUP in lower(system).traits:
             s = self.split(system)
             own = self.group.adjoint(self.group.inverse(self.element(system, q)))
@@ -168,7 +168,7 @@ class Symmetry(eqx.Module):
         return jax.jacfwd(lambda x: self.act(system, self.group.exp(x), q))(zero)
 
     def spread(self, system: System | Mechanics, r: Array, change: Array, xi: Array) -> Array:
-        """The velocity at (r, e) with r' = change and group velocity xi = g^-1 g'; columns too."""
+        """The velocity at (r, e) with r' = change and group velocity xi = g^-1 g'; both may be matrices of columns."""
         s = self.split(system)
         if self.action is None:
             return _ordered(change, xi, s.shape_velocity, s.fibre_velocity)
@@ -176,7 +176,7 @@ class Symmetry(eqx.Module):
         return still + jnp.tensordot(self.generators(system, self.section(system, r)), xi, 1)
 
     def parts(self, system: System | Mechanics, r: Array, p: Array) -> tuple[Array, Array]:
-        """The covector p at (r, e), or rows of them, on changes of r and on the algebra."""
+        """The parts of the covector p at (r, e) on changes of r and on the algebra; p may be a matrix of rows."""
         s = self.split(system)
         on_shape = _taken(p, s.shape_velocity)
         if self.action is None:
@@ -185,7 +185,7 @@ class Symmetry(eqx.Module):
         return on_shape, matvec(up.T, p) if p.ndim == 1 else matmul(p, up)
 
     def changes(self, system: System | Mechanics, r: Array, v: Array) -> tuple[Array, Array]:
-        """r' and xi of a velocity at (r, e)."""
+        """The rate r' and the group velocity xi of a velocity at (r, e)."""
         s = self.split(system)
         change, xi = _taken(v, s.shape_velocity), _taken(v, s.fibre_velocity)
         if self.action is None:
@@ -194,10 +194,10 @@ class Symmetry(eqx.Module):
         return change - matvec(_taken(up.T, s.shape_velocity).T, xi), xi
 
     def momentum(self, system: System | Mechanics, q: Any, v: Any) -> Array:
-        """(s,) the momentum <dL/dv, xi_Q> at a state, one number per basis vector of the algebra."""
+        """The momentum <dL/dv, xi_Q> at a state, shape (s,): one number per basis vector of the algebra."""
         m = lower(system)
         if Trait.TIMED in m.traits and m.t is None:
-            raise ValueError(f"{m.label} depends on time: give it as it is at one, system.at(t)")
+            raise ValueError(f"{m.label} depends on time: give the system at a fixed time, system.at(t)")
         q, v = jnp.asarray(q, float), jnp.asarray(v, float)
         return matvec(self.generators(m, q).T, matvec(m.metric(q), v))
 
@@ -207,7 +207,7 @@ class Symmetry(eqx.Module):
 
 
 def _runs(at: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Indices as slices, as few as there can be: gathering one by one takes longer to trace and to run."""
+    """The indices as the fewest possible slices: gathering entries one by one takes longer to trace and to run."""
     runs: list[tuple[int, int]] = []
     for i in at:
         if runs and runs[-1][1] == i:
@@ -224,7 +224,7 @@ def _taken(x: Array, at: tuple[int, ...]) -> Array:
 
 
 def _ordered(first: Array, second: Array, at_first: tuple[int, ...], at_second: tuple[int, ...]) -> Array:
-    """Rows of both, each where it belongs."""
+    """The rows of both arrays, each at its given place."""
     where = [*at_first, *at_second]
     both = jnp.concatenate([first, second])
     pieces = [both[a:b] for a, b in _runs(tuple(where.index(i) for i in range(len(where))))]

@@ -1,4 +1,4 @@
-"""Systems: what users write, and the one immutable value that everything else reads."""
+"""Systems: the classes that users write, and the one immutable value that everything else reads."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
@@ -30,44 +30,44 @@ T = TypeVar("T")
 class System(eqx.Module):
     """A mechanical system with velocity constraints; subclass it, or build one with `system`.
 
-    Fields are parameters: numbers or arrays that may be differentiated and batched (mark anything else
-    `eqx.field(static=True)`). Give `coordinates` and either `lagrangian(q, v)` or `metric(q)` and
-    `potential(q)`; then `constraints(q)`, whose rows are one-forms with A(q) v = 0, or `frame(q)`, whose
-    columns span the allowed velocities, or both. `forces(q, v)` adds non-conservative forces (a covector).
-    Affine constraints A(q) v = b(q) are given by `offsets(q)`, which is b, or by `drift(q)`, one velocity that
-    satisfies them; where the functions depend on time, see RheonomicSystem.
+    Fields are parameters: numbers or arrays that may be differentiated and batched. Mark any other field
+    `eqx.field(static=True)`. Give `coordinates` and either `lagrangian(q, v)` or `metric(q)` and `potential(q)`. Then
+    give `constraints(q)`, whose rows are one-forms with A(q) v = 0, or `frame(q)`, whose columns span the allowed
+    velocities, or both. `forces(q, v)` adds non-conservative forces (a covector). For affine constraints
+    A(q) v = b(q), give b as `offsets(q)`, or give one velocity that satisfies them as `drift(q)`. If the functions
+    depend on time, see RheonomicSystem.
     """
 
     coordinates: ClassVar[tuple[str, ...]] = ()
-    """One name a coordinate, in the order of q."""
+    """One name per coordinate, in the order of q."""
     units: ClassVar[tuple[str, ...]] = ()
-    """Optional units of the coordinates, as many as there are names."""
+    """Optional units, one per coordinate."""
     angles: ClassVar[tuple[str, ...]] = ()
-    """Coordinates of period 2 pi: runs keep them near zero inside, so that long rotations stay accurate."""
+    """Coordinates of period 2 pi. Runs keep them near zero internally, so that long rotations stay accurate."""
 
     group: ClassVar[Group | None] = None
-    """The Lie group that configurations are elements of, for a GroupSystem; velocities are then the body's."""
+    """For a GroupSystem, the Lie group whose elements are the configurations; velocities are then body velocities."""
     step: ClassVar[float | None] = None
     """A step size to start with, which the command line uses."""
     recipe: ClassVar[Recipe | None] = None
-    """Of a system made by `dalembert.system`, what it was made from: another process makes it anew."""
+    """What a system made by `dalembert.system` was made from, with which another process can make it again."""
     timed: ClassVar[bool] = False
-    """Whether the functions depend on time: those of a RheonomicSystem do."""
+    """Whether the functions depend on time, as the functions of a RheonomicSystem do."""
 
     def lagrangian(self, q: Array, v: Array) -> Array:
         """Kinetic minus potential energy."""
         return lower(self).lagrangian(q, v)
 
     def metric(self, q: Array) -> Array:
-        """The mass matrix M(q), from the Lagrangian where it is not given."""
+        """The mass matrix M(q), computed from the Lagrangian if it is not given."""
         return lower(self).metric(q)
 
     def potential(self, q: Array) -> Array:
-        """The potential energy V(q), from the Lagrangian where it is not given; else zero."""
+        """The potential energy V(q), computed from the Lagrangian if it is not given; zero if there is neither."""
         return lower(self).potential(q)
 
     def constraints(self, q: Array) -> Array:
-        """The matrix A(q), one row per one-form; no rows where the system has no constraint."""
+        """The matrix A(q), one row per one-form; it has no rows if the system has no constraints."""
         return jnp.zeros((0, self.velocity_dimension), q.dtype)
 
     def frame(self, q: Array) -> Array:
@@ -75,13 +75,15 @@ class System(eqx.Module):
         return jnp.eye(self.velocity_dimension, dtype=q.dtype)
 
     def offsets(self, q: Array) -> Array:
-        """b(q) of affine constraints A(q) v = b(q), one number per one-form: A Z of a drift, else zero."""
+        """b(q) of affine constraints A(q) v = b(q), one number per one-form; by default A Z if a drift Z is given, else
+        zero."""
         return lower(self).offsets(q)
 
     def drift(self, q: Array) -> Array:
         """A velocity Z(q) that satisfies affine constraints: the allowed velocities are Z(q) + D.
 
-        Of offsets alone it is the shortest in the kinetic metric; zero where the constraints are linear.
+        If only offsets are given, it is the shortest such velocity in the kinetic metric. It is zero if the
+        constraints are linear.
         """
         return lower(self).drift(q)
 
@@ -108,19 +110,20 @@ class System(eqx.Module):
         return {}
 
     def integrals(self) -> Mapping[str, Callable[[Array, Array], Array]]:
-        """Functions of (q, v) that the exact motion keeps, by name, beside the energy."""
+        """Functions of (q, v), by name, that the exact motion conserves in addition to the energy."""
         return {}
 
     def generators(self, q: Array) -> Array:
-        """(n, k) infinitesimal generators xi_Q(q) of a symmetry group, one column per basis vector of its algebra."""
+        """The infinitesimal generators xi_Q(q) of a symmetry group, shape (n, k): one column per basis vector of its
+        algebra."""
         return jnp.zeros((self.velocity_dimension, 0), q.dtype)
 
     def sections(self) -> Mapping[str, Callable[[Array], Array]]:
-        """Functions q -> xi (k numbers) whose generators lie in D, by name: each has a momentum equation."""
+        """Functions q -> xi (k numbers), by name, whose generators lie in D. Each has a momentum equation."""
         return {}
 
     def scene(self, t: Array, q: Array) -> list[Any]:
-        """What the system looks like at time t, as parts of `dalembert.scene`; a particle or a block by default."""
+        """The parts of `dalembert.scene` that show the system at time t; a particle or a block by default."""
         from dalembert.model.fallback_scene import (
             default_scene,
         )  # it needs the geometry, which needs this file
@@ -129,28 +132,28 @@ class System(eqx.Module):
 
     gives = Renamed("defines")
 
-    @classmethod  # access to an ordinary method of a module takes ten times as long
+    @classmethod  # accessing an ordinary method of an equinox module takes ten times as long
     def defines(cls, name: str) -> bool:
         """Whether the subclass defines this function itself."""
         return getattr(cls, name) is not getattr(System, name)
 
     @property
     def constrained(self) -> bool:
-        """Whether the system gives constraints, as one-forms or by a frame."""
+        """Whether the system gives constraints, as one-forms or as a frame."""
         return self.defines("constraints") or self.defines("frame")
 
     @property
     def affine(self) -> bool:
-        """Whether the constraints are affine, A(q) v = b(q), and not linear."""
+        """Whether the constraints are affine, A(q) v = b(q), rather than linear."""
         return self.defines("offsets") or self.defines("drift")
 
     def at(self, t: Any) -> "Mechanics":
-        """The system as it is at time t, with functions of q and v alone."""
+        """The system at time t, as functions of q and v alone."""
         return lower(self).at(t)
 
     @property
     def label(self) -> str:
-        """The name for messages; it says so where the system has no constraints, which may be a mistake."""
+        """The name for messages. It says if the system has no constraints, which may be a mistake."""
         return self.class_name + " (no constraints)" * (not self.constrained)
 
     @property
@@ -165,7 +168,7 @@ class System(eqx.Module):
 
     @property
     def velocity_names(self) -> tuple[str, ...]:
-        """One name a component of the velocity."""
+        """One name per component of the velocity."""
         return self.coordinates
 
     @property
@@ -175,40 +178,40 @@ class System(eqx.Module):
 
 
 FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "offsets", "drift", "forces")
-"""Those that describe a system."""
+"""The functions that describe a system."""
 
 
 class Mechanics(eqx.Module):
-    """A system with all that follows from what its user gave, as it is at the time t.
+    """A system at time t, with everything that follows from what its user gave.
 
-    `lower` makes it, and decides there what kind of system it is: its `traits`. Functions take the configuration q and
-    the velocity v, on a Lie group an element and the body's velocity; those of a system that depends on time are the
-    functions at `t`, which `at(t)` sets. Parts that follow from others are completed: the Lagrangian from metric and
-    potential or these from it, one-forms from the frame or the frame from them, drift from offsets or these from it.
+    `lower` makes it and decides what kind of system it is: its `traits`. Functions take the configuration q and the
+    velocity v; on a Lie group these are an element and a body velocity. If the system depends on time, the functions
+    are taken at `t`, which `at(t)` sets. Each missing part is computed from its counterpart: the Lagrangian from metric
+    and potential or vice versa, the one-forms from the frame or vice versa, the drift from the offsets or vice versa.
     """
 
     system: System
-    """What the user wrote, with its parameters."""
+    """The user's system, with its parameters."""
     t: Any
-    """The time, an array; None where nothing depends on it, or where it has not been set."""
+    """The time, an array; None if nothing depends on it, or if it has not been set."""
     traits: frozenset[Trait] = eqx.field(static=True)
     given: frozenset[str] = eqx.field(static=True)
     """The functions that the user gave."""
 
     def at(self, t: Any) -> "Mechanics":
-        """The same at the time t; itself, where nothing depends on time."""
+        """The same system at time t; the system itself if nothing depends on time."""
         return Mechanics(self.system, t, self.traits, self.given) if Trait.TIMED in self.traits else self
 
     def with_traits(self, more: Iterable[Trait]) -> "Mechanics":
-        """The same with more traits."""
+        """The same system with more traits."""
         return Mechanics(self.system, self.t, self.traits | frozenset(more), self.given)
 
     def later(self, h: Any) -> "Mechanics":
-        """The same a time h later."""
+        """The same system, a time h later."""
         return self.at(None if self.t is None else self.t + h)
 
     def own(self, name: str, *arguments: Array) -> Array:
-        """A function that the user gave."""
+        """The value of a function that the user gave."""
         function = getattr(self.system, name)
         if Trait.TIMED not in self.traits:
             return function(*arguments)
@@ -217,7 +220,7 @@ class Mechanics(eqx.Module):
         return function(self.t, *arguments)
 
     def lagrangian(self, q: Array, v: Array) -> Array:
-        """Kinetic minus potential energy, or what the user gave."""
+        """The Lagrangian that the user gave, or else kinetic minus potential energy."""
         if "lagrangian" in self.given:
             return self.own("lagrangian", q, v)
         return 0.5 * jnp.sum(v * jnp.sum(self.metric(q) * v, axis=-1)) - self.potential(q)
@@ -239,13 +242,13 @@ class Mechanics(eqx.Module):
         return matvec(self.metric(q), v)
 
     def hessian(self, q: Array, v: Array) -> Array:
-        """d2L/dv2 at (q, v), which for a Lagrangian that is not quadratic in v differs from the metric."""
+        """d2L/dv2 at (q, v), which differs from the metric if the Lagrangian is not quadratic in v."""
         if "lagrangian" in self.given:
             return jax.hessian(self.lagrangian, argnums=1)(q, v)
         return self.metric(q)
 
     def potential(self, q: Array) -> Array:
-        """The potential energy V(q); zero where there is none."""
+        """The potential energy V(q); zero if there is none."""
         if "potential" in self.given:
             return self.own("potential", q)
         if "lagrangian" in self.given:
@@ -253,7 +256,7 @@ class Mechanics(eqx.Module):
         return jnp.zeros((), q.dtype)
 
     def potential_gradient(self, q: Array) -> Array:
-        """grad V(q), a covector for velocities."""
+        """grad V(q), a covector on velocities."""
         return self.space.gradient(self.potential, q)
 
     def forces(self, q: Array, v: Array) -> Array:
@@ -279,14 +282,14 @@ class Mechanics(eqx.Module):
         return jnp.eye(self.velocity_dimension, dtype=q.dtype)
 
     def offsets(self, q: Array) -> Array:
-        """b(q) of constraints A v = b, one number per row."""
+        """b(q) of constraints A v = b, one number per row of A."""
         if "offsets" in self.given:
             return self.own("offsets", q)
         a = self.rows(q)
         return matvec(a, self.drift(q)) if "drift" in self.given else jnp.zeros(a.shape[0], q.dtype)
 
     def drift(self, q: Array) -> Array:
-        """Z(q), a velocity that satisfies A v = b: the given one, else the shortest in the kinetic metric."""
+        """A velocity Z(q) that satisfies A v = b: the given one, or else the shortest in the kinetic metric."""
         if "drift" in self.given:
             return self.own("drift", q)
         if "offsets" not in self.given:
@@ -296,15 +299,15 @@ class Mechanics(eqx.Module):
         return matvec(z, solve_spd(matmul(a, z), self.offsets(q)))
 
     def carried(self, q: Array, y: Array) -> Array:
-        """y + Z(q), the velocity of which y is the part in D; y where constraints are linear."""
+        """y + Z(q), the allowed velocity whose part in D is y; y itself if the constraints are linear."""
         return y + self.drift(q) if Trait.AFFINE in self.traits else y
 
     def relative(self, q: Array, v: Array) -> Array:
-        """v - Z(q), the part in D of an allowed velocity; v where constraints are linear."""
+        """v - Z(q), the part in D of an allowed velocity; v itself if the constraints are linear."""
         return v - self.drift(q) if Trait.AFFINE in self.traits else v
 
     def has_constant_metric(self, q: Array) -> bool:
-        """Whether the mass matrix is written without q and without time; only the shape of q counts."""
+        """Whether the formula of the mass matrix contains neither q nor the time; only the shape of q matters."""
         if Trait.TIMED not in self.traits:
             return is_syntactically_constant(self.metric, q)
         z = jnp.zeros(q.shape[0] + 1, q.dtype)
@@ -312,7 +315,7 @@ class Mechanics(eqx.Module):
 
     @property
     def conservative(self) -> bool:
-        """Whether the motion keeps its energy: there are no forces, no time and no drift."""
+        """Whether the motion conserves its energy: there are no forces, no time dependence and no drift."""
         return self.traits.isdisjoint((Trait.FORCED, Trait.TIMED, Trait.AFFINE))
 
     @property
@@ -321,11 +324,12 @@ class Mechanics(eqx.Module):
         return self.traits.isdisjoint((Trait.TIMED, Trait.AFFINE))
 
     def generators(self, q: Array) -> Array:
-        """(n, k) the generators of the symmetries that the user gave; where time counts with its change first."""
+        """The generators of the symmetries that the user gave, shape (n, k); if the system depends on time, one more
+        row comes first, the change of time."""
         return self.system.generators(self.t, q) if Trait.TIMED in self.traits else self.system.generators(q)  # pyright: ignore
 
     def sections(self) -> Mapping[str, Callable[[Array], Array]]:
-        """Functions q -> xi whose generators lie in D, by name."""
+        """Functions q -> xi, by name, whose generators lie in D."""
         given = self.system.sections()
         if Trait.TIMED not in self.traits or not isinstance(given, Mapping):
             return given
@@ -336,7 +340,7 @@ class Mechanics(eqx.Module):
         return {name: now(section) for name, section in given.items()}
 
     def time_derivative(self, function: Callable[["Mechanics", Array], Any], q: Array, v: Array) -> Any:
-        """d/dt of function(mechanics, q) along the motion, of what depends on time too."""
+        """d/dt of function(mechanics, q) along the motion, including its explicit time dependence."""
         rate = self.space.velocity(q, v)
         if Trait.TIMED not in self.traits:
             return jax.jvp(lambda x: function(self, x), (q,), (rate,))[1]
@@ -345,7 +349,7 @@ class Mechanics(eqx.Module):
 
     @property
     def space(self) -> Group:
-        """The space of configurations: the group, or coordinates."""
+        """The space of configurations: the system's group, or its coordinates."""
         system = self.system
         if system.group is not None:
             return system.group
@@ -353,7 +357,7 @@ class Mechanics(eqx.Module):
 
     @property
     def framed(self) -> bool:
-        """Whether D is described by a frame, which is preferred: it stays regular where one-forms may lose rank."""
+        """Whether the user gave a frame of D, which is preferred: it stays regular where one-forms may lose rank."""
         return "frame" in self.given
 
     @property
@@ -394,12 +398,12 @@ class Mechanics(eqx.Module):
 
 @jax.jit
 def _second_derivative(mechanics: Mechanics, q: Array) -> Array:
-    """d2L/dv2 at v = 0; traced once, although a step asks for it many times."""
+    """d2L/dv2 at v = 0; traced only once, although a step needs it many times."""
     return jax.hessian(mechanics.lagrangian, argnums=1)(q, jnp.zeros(mechanics.velocity_dimension, q.dtype))
 
 
 def lower(system: System | Mechanics) -> Mechanics:
-    """The system as everything else reads it."""
+    """The system in the form that everything else reads."""
     if isinstance(system, Mechanics):
         return system
     given = frozenset(name for name in FUNCTIONS if system.defines(name))
@@ -409,7 +413,7 @@ def lower(system: System | Mechanics) -> Mechanics:
 def as_arrays(tree: T) -> T:
     """The same system or method with every parameter as a floating-point array, ready for compiled code.
 
-    Arrays that are traced stay what they are, so derivatives pass through.
+    Traced arrays stay as they are, so derivatives pass through.
     """
 
     def convert(path, leaf):
@@ -428,7 +432,7 @@ def as_arrays(tree: T) -> T:
     found, structure = jax.tree_util.tree_flatten_with_path(tree)
     leaves = [convert(path, leaf) for path, leaf in found]
     plain = [k for k, x in enumerate(leaves) if isinstance(x, np.ndarray)]
-    if plain:  # all at once: each alone would take as long
+    if plain:  # one transfer for all: each one alone would take as long
         for k, x in zip(plain, jax.device_put([leaves[k] for k in plain]), strict=True):
             leaves[k] = x
     return structure.unflatten(leaves)

@@ -1,4 +1,4 @@
-"""What kind of system it is: how that is told, and how a method refuses it."""
+"""Traits: what kind of system a system is, how to tell, and how a method refuses it."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -6,19 +6,19 @@ from typing import Any, NamedTuple
 
 
 class Kind(NamedTuple):
-    """What there is to say of a trait."""
+    """The texts of a trait, and the test that finds it."""
 
     refusal: str
-    """What a method says that does not support it, after its own name."""
+    """What a method that does not support the trait says, after its own name."""
     otherwise: str = ""
-    """What the user may do beside taking another method."""
+    """What the user may do instead of choosing another method."""
     told: Callable[[Any, frozenset[str]], bool] | None = None
-    """Whether a system has it, as its description tells, given the names of the functions that its user gave. None
-    where only values tell, as `observed` finds them around a start."""
+    """A function of a system and of the names of the functions that its user gave: whether the system's description
+    shows the trait. None if only values around a start show it; `observed` then finds it."""
 
 
 class Trait(Enum):
-    """What a system may have, and a method must support."""
+    """A property that a system may have and that a method must then support."""
 
     GENERAL_LAGRANGIAN = Kind(
         "needs a Lagrangian that is kinetic energy, quadratic in v, minus a potential; that of {system} is not"
@@ -34,7 +34,7 @@ class Trait(Enum):
         lambda system, given: system.group is None,
     )
     EXTRA_VELOCITIES = Kind(
-        "needs velocities that are those of the coordinates, but {system} has more of them",
+        "needs exactly one velocity per coordinate, but {system} has more of them",
         "its own method, reduced.method",
         lambda system, given: system.group is None and system.velocity_dimension != system.dimension,
     )
@@ -56,7 +56,7 @@ class Trait(Enum):
     )
 
     def refusal(self, m: Any) -> tuple[str, str]:
-        """Why a method refuses this system, and what its user may do beside taking another one."""
+        """Why a method refuses this system, and what its user may do instead of choosing another method."""
         words = {
             "system": m.label,
             "kind": m.class_name,
@@ -67,5 +67,5 @@ class Trait(Enum):
 
 
 def told_traits(system: Any, given: frozenset[str]) -> frozenset[Trait]:
-    """The traits that a system's description tells."""
+    """The traits that a system's description shows."""
     return frozenset(x for x in Trait if x.value.told is not None and x.value.told(system, given))

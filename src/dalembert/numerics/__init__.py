@@ -1,4 +1,4 @@
-"""Small dense linear algebra, Newton's method and quadrature, written for sizes below about ten."""
+"""Small dense linear algebra, Newton's method and extrapolation, written for sizes below about ten."""
 
 from dalembert.numerics.compiling import (
     compiled,

@@ -1,4 +1,4 @@
-"""jax.jit, asked to compile quickly."""
+"""jax.jit with options for quick compilation."""
 
 import functools
 from collections.abc import Callable
@@ -14,32 +14,32 @@ from dalembert.numerics.jax_internals import Literal, Tracer
 
 # XLA's newer fusion emitters on CPU double the compile time of a step and gain nothing at these sizes.
 _OPTIONS = {"xla_cpu_use_fusion_emitters": False}
-# Half the compile time again, for code that runs twice as long.
+# This halves the compile time again, but the code takes twice as long to run.
 _HURRY = {**_OPTIONS, "xla_backend_optimization_level": 0}
 
 
 def is_traced(tree: Any) -> bool:
-    """Whether a value in the tree is unknown yet, because other JAX code is being traced."""
+    """Whether a value in the tree is not known yet, because other JAX code is being traced."""
     return any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
 
 
-# Kinds of arguments whose compiled code a function keeps. A kind is a class of systems, so that a program which makes
-# ever new systems does not fill the memory.
+# The number of kinds of arguments whose compiled code a function keeps. A kind is a class of systems; the limit keeps a
+# program that makes ever new systems from filling the memory.
 _MOST = 48
 
 
 def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable:
-    """jit with quick compilation; plain jit inside other JAX code, or where JAX does not know the options.
+    """jit with quick compilation; plain jit inside other JAX code, or if JAX does not know the options.
 
-    Systems and methods among the arguments are read anew: what was compiled before something that their functions
-    read has changed is not used after.
+    What the functions of systems and methods among the arguments read is compared at every call. Code that was compiled
+    before a change of it is not used afterwards.
     """
     quick, plain = jax.jit(function, compiler_options=options), jax.jit(function)
     known = True
     kinds: set[Any] = set()
 
     def forget() -> None:
-        """Releases all that is compiled."""
+        """Releases all compiled code."""
         kinds.clear()
         for each in (quick, plain):
             each.clear_cache()  # pyright: ignore[reportAttributeAccessIssue]
@@ -58,7 +58,7 @@ def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable
                 return quick(*arguments)
             except Exception as error:
                 if "compiler_options" in str(error):
-                    return plain(*arguments)  # inside other JAX code after all, through a closure
+                    return plain(*arguments)  # the call is inside other JAX code after all, through a closure
                 if "compile option" not in str(error):
                     raise
                 known = False
@@ -69,11 +69,12 @@ def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable
 
 
 def jit_fast_compile(function: Callable) -> Callable:
-    """The same for what is called a few times: measurements, whose compilation takes longer than their work."""
+    """The same for functions that are called only a few times, such as measurements, which compile longer than they
+    run."""
     return compiled(function, _HURRY)
 
 
-# Vectors go through compiled code in blocks of this length, the last one filled up.
+# Compiled code takes rows in blocks of this length; the last block is padded.
 _BLOCK = 1024
 
 
@@ -83,7 +84,7 @@ def _mapped(function: Callable) -> Callable:
 
 
 def over_rows(function: Callable) -> Callable:
-    """The function of (shared, *row) at every row."""
+    """The function that evaluates function(shared, *row) at every row."""
 
     def call(shared: Any, *rows: Any) -> Any:
         rows = tuple(np.asarray(x, float) for x in rows)
@@ -104,13 +105,13 @@ def over_rows(function: Callable) -> Callable:
 
 
 def is_syntactically_constant(function: Callable[[Array], Array], q: Array) -> bool:
-    """Whether a function is written without q (a mass matrix, a potential): constant, whatever the parameters are."""
+    """Whether the formula of a function (a mass matrix, a potential) does not contain q, whatever its parameters."""
     jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(q.shape, q.dtype)).jaxpr
     return not any(_reached(jaxpr, [True] * len(jaxpr.invars)))
 
 
 def _reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
-    """Which results depend on the inputs that are marked."""
+    """Which results depend on the marked inputs."""
     reached = {variable for variable, mark in zip(jaxpr.invars, inputs, strict=True) if mark}
 
     def marks(atoms) -> list[bool]:

@@ -1,4 +1,4 @@
-"""Old names, for one more version: they work, and say what they are called now."""
+"""Old names, kept for one more version: they work, and warn with the new name."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 def _say(old: str, new: str, level: int = 3) -> None:
     warnings.warn(
-        f"{old} is now called {new}; the old name will go with the next version", DeprecationWarning, level
+        f"{old} is now called {new}; the next version removes the old name", DeprecationWarning, level
     )
 
 
@@ -21,12 +21,12 @@ class Renamed:
         self.old = name
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        _say(f"{owner.__name__}.{self.old}", self.new, 3 if instance is None else 4)  # equinox stands between
+        _say(f"{owner.__name__}.{self.old}", self.new, 3 if instance is None else 4)  # equinox adds a frame
         return getattr(owner if instance is None else instance, self.new)
 
 
 def renamed_names(module: Mapping[str, Any], names: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a module, given its globals, some of whose names are called otherwise now."""
+    """The `__getattr__` of a module some of whose names have changed; `module` holds its globals."""
 
     def find(name: str) -> Any:
         if name not in names:

@@ -1,10 +1,10 @@
-"""What functions read besides their arguments, so that code compiled before it changed is not used after.
+"""Track what functions read besides their arguments, so that no compiled code is used after that has changed.
 
 JAX traces a function once for each kind of argument, and the kind of a system is its class with its static fields. A
-number in a closure, a global, a default, a class attribute or a replaced method is no part of that: a run after it
-changed would repeat the run before. Here all of it is read and compared, and a system whose functions read something
-else is given a class of its own, or a recipe where it was made from functions, before any compiled code sees it. Equal
-functions, as in a notebook's cell that is run again, share it.
+number in a closure, a global, a default, a class attribute or a replaced method is not part of the kind, so a run after
+such a change would repeat the run before. This module reads and compares all of it. If the functions of a system read
+something else, the system gets a class of its own, or a recipe of its own if it was made from functions, before any
+compiled code sees it. Equal functions share one, as when a notebook cell is run again.
 """
 
 import contextlib
@@ -30,21 +30,21 @@ from dalembert.numerics.jax_internals import Tracer
 
 
 class Recent(OrderedDict):
-    """What was used last, up to a number; the rest is forgotten, and its machine code with it."""
+    """A cache of the most recently used values; older values are dropped, and their machine code with them."""
 
     def __init__(self, most: int):
         super().__init__()
         self.most, self.lock = most, threading.Lock()
 
     def find(self, key: Any) -> Any:
-        """The value, or None."""
+        """The value under this key, or None."""
         with self.lock:
             if key in self:
                 self.move_to_end(key)
             return self.get(key)
 
     def keep(self, key: Any, value: Any) -> Any:
-        """The value that is there now: an earlier one, where two threads made it at once."""
+        """Stores the value; returns the value that is there now, an earlier one if two threads made it at once."""
         with self.lock:
             value = self.setdefault(key, value)
             self.move_to_end(key)
@@ -55,9 +55,9 @@ class Recent(OrderedDict):
 
 T = TypeVar("T")
 
-# What is compared at most, in objects; beyond it a change cannot be noticed, and a warning says so.
+# The largest number of objects that are compared. Beyond it a change cannot be noticed, and a warning says so.
 _MOST = 20_000
-# Kinds of systems and methods that are remembered.
+# The number of kinds of systems and methods that are remembered.
 _KINDS = 256
 
 _OWN = ("dalembert.zoo",)
@@ -78,7 +78,7 @@ def _stable(module: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _reads(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The globals, and the attributes of anything, that a function reads, and those inside of it."""
+    """The globals that a function and the functions inside it read, and the attributes of anything that they read."""
     names: dict[str, None] = {}
     attributes: dict[str, None] = {}
     for step in dis.get_instructions(code):
@@ -98,8 +98,10 @@ _NOTHING = object()
 
 
 class Recipe:
-    """The arguments that a system was made from, as a static field of it: many systems, one class, which JAX would keep
-    for ever. A recipe equals itself alone."""
+    """The arguments that a system was made from, as a static field of the system.
+
+    With recipes many systems share one class; JAX would keep every class for ever. A recipe equals only itself.
+    """
 
     __slots__ = ("__weakref__", "arguments")
 
@@ -108,8 +110,11 @@ class Recipe:
 
 
 class _Places:
-    """Where functions found what they read: while the same things are there, and do not change themselves, a second
-    look, fifty times quicker, tells that nothing has changed."""
+    """The places where functions found what they read.
+
+    As long as the same objects are in these places, and are not mutable, a second look, which is fifty times quicker,
+    shows that nothing has changed.
+    """
 
     def __init__(self) -> None:
         self.cells: list[tuple[Any, Any]] = []
@@ -117,10 +122,10 @@ class _Places:
         self.functions: list[tuple[Any, Any, Any, Any]] = []
         self.classes: list[tuple[type, Any, int]] = []
         self.whole = True
-        """Whether all that was read is of this kind: not where there are lists, arrays or objects."""
+        """Whether a second look suffices for everything that was read; not if there are lists, arrays or objects."""
 
     def unchanged(self) -> bool:
-        """Whether the same things are there now."""
+        """Whether the same objects are still there."""
         try:
             return (
                 all(cell.cell_contents is value for cell, value in self.cells)
@@ -129,7 +134,7 @@ class _Places:
                         for f, code, a, b in self.functions)
                 and all(x.__mro__ is mro and len(x.__dict__) == size for x, mro, size in self.classes)
             )  # fmt: skip
-        except ValueError:  # a cell that is empty by now
+        except ValueError:  # a cell is empty by now
             return False
 
 
@@ -138,7 +143,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.seen: dict[int, int] = {}
-        self.alive: list[Any] = []  # so that no number of an object is used twice
+        self.alive: list[Any] = []  # keeps the objects alive, so that no id is used twice
         self.opaque: list[str] = []
         self.places = _Places()
 
@@ -199,10 +204,10 @@ class _Reader:
         return ("object", self.read(type(x)), self.read(held))
 
     def _installed(self, x: Any) -> Hashable:
-        """A thing of installed software: a function or class of it is what it is; an object of it may change."""
+        """An object of installed software: its functions and classes do not change, but other objects may."""
         if (callable(x) and not getattr(x, "__dict__", None)) or isinstance(x, type | types.FunctionType):
             return ("installed", id(x))
-        if hasattr(x, "__wrapped__"):  # a user's function in jax.jit
+        if hasattr(x, "__wrapped__"):  # a user's function wrapped in jax.jit
             return ("wrapped", type(x).__qualname__, self.read(getattr(x, "__wrapped__")))  # noqa: B009
         if hasattr(type(x), "__get__"):  # a descriptor, such as a field of a named tuple
             return ("installed", type(x).__qualname__, id(x))
@@ -218,7 +223,7 @@ class _Reader:
     def _array(self, x: Any) -> Hashable:
         try:
             array = np.asarray(x)
-        except TypeError:  # keys of random numbers
+        except TypeError:  # random keys
             array = np.asarray(jax.random.key_data(x))
         if array.dtype.kind == "O":
             return ("objects", array.shape, *map(self.read, array.flat))
@@ -226,7 +231,7 @@ class _Reader:
         return ("array", array.dtype.str, array.shape, digest)
 
     def function(self, f: types.FunctionType) -> Hashable:
-        """The code, and all that it reads besides its arguments."""
+        """The code, and everything that it reads besides its arguments."""
         names, attributes = _reads(f.__code__)
         self.places.functions.append((f, f.__code__, f.__defaults__, f.__kwdefaults__))
         found: list[Hashable] = [
@@ -255,13 +260,13 @@ class _Reader:
         return tuple(found)
 
     def _at(self, names: Any, name: str) -> Any:
-        """What a mapping of names has under this one, remembered."""
+        """The value under this name in a mapping; the place is remembered."""
         value = names.get(name, _NOTHING)
         self.places.names.append((names, name, value))
         return value
 
     def kind(self, x: type) -> Hashable:
-        """A class: what it and the classes below it define, apart from those of the library."""
+        """What a class and its base classes define, apart from those of installed software."""
         found: list[Hashable] = ["class", x.__module__, x.__qualname__]
         for base in x.__mro__:
             if _stable(base.__module__):
@@ -286,18 +291,18 @@ _SILENT = {
     "__hash__", "__eq__", "__repr__", "__setattr__", "__delattr__", "__orig_bases__", "__parameters__", "__slots__",
     "__annotate__", "__annotations_cache__", "__annotate_func__", "__annotations__", "__class__",
 }  # fmt: skip
-"""What Python and equinox put into every class; the fields are read as annotations."""
+"""The names that Python and equinox put into every class; the fields are read as annotations."""
 
 
 def _written(of: type) -> type:
-    """The class as its author wrote it, of one that stands in for it."""
+    """The class as its author wrote it, given that class or one that stands in for it."""
     while "stands_in" in vars(of):
         of = of.__mro__[1]
     return of
 
 
 def _is_wrapper(value: Any) -> bool:
-    """Whether this is how equinox keeps a method of a class."""
+    """Whether the value is the wrapper in which equinox keeps a method of a class."""
     return type(value).__module__.startswith("equinox") and hasattr(value, "method")
 
 
@@ -311,7 +316,7 @@ def _slots(base: type) -> tuple[str, ...]:
 
 
 class _Kind(NamedTuple):
-    """A class and static fields that stand for all systems whose functions read the same."""
+    """The class and static fields that represent all systems whose functions read the same."""
 
     of: type
     static: dict[str, Any]
@@ -333,13 +338,13 @@ def _key(of: type, static: dict[str, Any]) -> tuple[Hashable, _Reader]:
 
 
 class _Known(NamedTuple):
-    """A kind, and where its functions, and those of the system that it stands for, found what they read."""
+    """A kind, and the places where its functions, and those of the system that it represents, found what they read."""
 
     key: Hashable
     kind: _Kind
     places: list[_Places]
     alive: Any
-    """What is known by its number here, so that the number is used for nothing else."""
+    """The objects that are known by their id here; keeping them alive keeps the ids from being used again."""
 
 
 _known = Recent(_KINDS)
@@ -350,8 +355,10 @@ _looked: contextvars.ContextVar[dict[Hashable, tuple[_Kind, Any]] | None] = cont
 
 @contextlib.contextmanager
 def one_look() -> Iterator[None]:
-    """Inside, what functions read is looked at once, at its first use: nothing of the user's may run there that
-    changes it."""
+    """Inside this context, what functions read is looked at only once, at its first use.
+
+    No user code that changes it may run there.
+    """
     token = _looked.set({})
     try:
         yield
@@ -360,7 +367,7 @@ def one_look() -> Iterator[None]:
 
 
 def fingerprint(module: Any) -> int:
-    """A number that changes when something that the functions of a system or method read has changed."""
+    """A number that changes if anything that the functions of a system or method read has changed."""
     found: list[Hashable] = []
     _visit(module, lambda node: found.append(_key(type(node), _static(node))[0]))
     return hash(tuple(found))
@@ -381,13 +388,13 @@ def _visit(tree: Any, do: Callable[[eqx.Module], None]) -> None:
 
 
 def kind_of(tree: Any) -> Hashable:
-    """What two trees of arrays have in common exactly if the same code serves both; of what `current` returned."""
+    """A key that two trees of arrays share exactly if the same code serves both; `current` must have returned them."""
     leaves, structure = jax.tree.flatten(tree)
     return structure, tuple((x.shape, str(x.dtype)) for x in leaves)
 
 
 def current(tree: T) -> T:
-    """The same tree, with every system and method in it of the class that stands for what its functions read now."""
+    """The same tree, in which every system and method has the class that represents what its functions read now."""
     if isinstance(tree, eqx.Module):
         return _current(tree)
     if isinstance(tree, tuple):
@@ -408,7 +415,7 @@ def _current(module: Any) -> Any:
     if all(_stable(base.__module__) for base in type(module).__mro__) and not any(
         callable(x) or isinstance(x, Recipe) for x in static.values()
     ):
-        of = type(module)  # the library's own
+        of = type(module)  # a class of the library itself
     else:
         kind = _standing_for(type(module), static)
         of, static = kind.of, kind.static
@@ -441,7 +448,7 @@ def _standing_for(of: type, static: dict[str, Any]) -> _Kind:
 def _looked_up(of: type, static: dict[str, Any], alive: tuple, number: tuple[int, ...]) -> _Kind:
     known = _known.find(number)
     if known and _kinds.get(known.key) is known.kind and all(x.unchanged() for x in known.places):
-        with contextlib.suppress(KeyError):  # another thread may forget it just now
+        with contextlib.suppress(KeyError):  # another thread may drop it at this moment
             _kinds.move_to_end(known.key)
         return known.kind
     key, reader = _key(of, static)
@@ -449,13 +456,14 @@ def _looked_up(of: type, static: dict[str, Any], alive: tuple, number: tuple[int
         if (of.__qualname__, name) not in _warned:
             _warned.add((of.__qualname__, name))
             warnings.warn(
-                f"the functions of {of.__qualname__} read a {name} whose changes cannot be noticed: what was compiled "
-                "before it changes is used after. Make what changes a field of the system, or pass it in parameters=",
+                f"the functions of {of.__qualname__} read a {name} whose changes cannot be noticed: code compiled "
+                "before a change is still used after it. Make values that change fields of the system, or pass them in "
+                "parameters=",
                 stacklevel=2,
             )
     kind = _kinds.get(key)
     places = [reader.places]
-    if kind is not None:  # what stands for a kind may itself read something else by now
+    if kind is not None:  # the representative of a kind may itself read something else by now
         there, other = _key(kind.of, kind.static)
         places.append(other.places)
         kind = kind if there == key else None

@@ -1,7 +1,7 @@
-"""Every interface of JAX that is not covered by its promise of stability, in one place.
+"""Every JAX interface in use that JAX does not promise to keep stable, in one place.
 
-JAX may change these with any minor version, so that `pyproject.toml` declares the newest one that was tested. To move
-to a newer JAX: raise that bound, run the tests, and mend what broke here.
+JAX may change these interfaces in any minor version, so `pyproject.toml` declares the newest version that was tested.
+To move to a newer JAX, raise that bound, run the tests, and fix here whatever broke.
 """
 
 from jax.core import ShapedArray, Tracer

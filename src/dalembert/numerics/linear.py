@@ -1,6 +1,6 @@
 """Unrolled linear algebra for matrices of a handful of rows.
 
-A LAPACK call costs more than a whole time step at these sizes, so elimination is written out in
+At these sizes a LAPACK call costs more than a whole time step, so elimination is written out in
 scalars and left to the compiler. Every function here is differentiable and works under vmap.
 """
 
@@ -14,8 +14,8 @@ from jax import Array, lax
 
 from dalembert.numerics.jax_internals import Primitive, ShapedArray, ad, batching, mlir
 
-# Written in lax, not jax.numpy: these are traced hundreds of times, and each jax.numpy call takes ten times as
-# long to trace. Sums of products, because a dot call costs more at this size.
+# These functions use lax rather than jax.numpy: they are traced hundreds of times, and each jax.numpy call takes ten
+# times as long to trace. They use sums of products, because a dot call costs more at this size.
 
 
 def matvec(a: Array, x: Array) -> Array:
@@ -59,7 +59,7 @@ def _substitute(low: list, u: list, inverses: list, b: Array) -> Array:
 
 
 def multiplier_bound(n: int) -> float:
-    """How large a multiplier of elimination without pivoting may be: the (n-1)-th root of 1000.
+    """The largest allowed multiplier of elimination without pivoting: the (n-1)-th root of 1000.
 
     Entries then grow by a factor of about a thousand at most, so no more than three digits are lost before we pivot.
     """
@@ -67,12 +67,12 @@ def multiplier_bound(n: int) -> float:
 
 
 def pivot_floor(dtype: Any) -> float:
-    """Below this, relative to the diagonal entry it came from, a pivot has lost all its digits."""
+    """The relative size, to the diagonal entry that it came from, below which a pivot has lost all its digits."""
     return 64 * float(jnp.finfo(dtype).eps)
 
 
 def _factors_hold(low: list) -> Array:
-    """Whether elimination went well without pivoting: no multiplier (nor NaN) beyond the bound."""
+    """Whether elimination went well without pivoting: no multiplier is NaN or beyond the bound."""
     multipliers = [x for i, row in enumerate(low) for x in row[:i]]
     bound = multiplier_bound(len(low))
     return functools.reduce(lax.bitwise_and, [jnp.abs(x) <= bound for x in multipliers])
@@ -82,7 +82,7 @@ def _pivoted(a: Array, b: Array) -> Array:
     """Gauss-Jordan elimination with partial pivoting; a singular matrix gives NaN or infinity."""
     n = a.shape[0]
     rows = np.arange(n)
-    left, right = a, b.reshape(n, -1)  # kept apart, so that the result stays linear in b
+    left, right = a, b.reshape(n, -1)  # kept separate, so that the result stays linear in b
     for k in range(n):
         best = jnp.argmax(jnp.where(rows >= k, jnp.abs(left[:, k]), -1.0))
         exchanged = jnp.where(rows == k, best, jnp.where(rows == best, k, rows))
@@ -98,8 +98,8 @@ def _solve(a: Array, b: Array) -> Array:
     if a.shape[0] == 1:
         return b / a[0, 0]
     low, u, inverses = _factor(a)
-    # The predicate depends on the matrix alone, so the solve stays linear (transposable) in b and is not
-    # doubled when right sides are batched.
+    # The predicate depends only on the matrix, so the solve stays linear (transposable) in b, and batched right
+    # sides do not double it.
     return lax.cond(_factors_hold(low), lambda: _substitute(low, u, inverses, b), lambda: _pivoted(a, b))
 
 
@@ -113,13 +113,13 @@ def _solve_spd(a: Array, b: Array) -> Array:
     return _substitute(low, u, inverses, b)
 
 
-# One primitive, so that tracing a solve, or a derivative of one, is a single operation. Its derivative is
-# x' = a^-1 (b' - a' x) instead of that of the elimination; right sides of a batch share one elimination.
+# The solve is one primitive, so that tracing it, or its derivative, is a single operation. Its derivative is
+# x' = a^-1 (b' - a' x) instead of the derivative of the elimination. Right sides of a batch share one elimination.
 solve_p = Primitive("small_solve")
 
 
 def _unrolled(a: Array, b: Array, *, positive: bool) -> Array:
-    """What the primitive computes, in elementary operations."""
+    """The value of the primitive, in elementary operations."""
     return _solve_spd(a, b) if positive else _solve(a, b)
 
 
@@ -163,7 +163,7 @@ mlir.register_lowering(solve_p, mlir.lower_fun(_unrolled, multiple_results=False
 def solve(a: Array, b: Array) -> Array:
     """The solution x of a x = b for a small square matrix; b is a vector or has one column per right side.
 
-    Elimination without pivoting, a residual check, and elimination with pivoting where the check fails.
+    It eliminates without pivoting, checks the multipliers, and eliminates with pivoting if the check fails.
     A singular matrix gives NaN or infinity, which the time loop reports.
     """
     return _bind(*_same(a, b), positive=False)
@@ -172,8 +172,8 @@ def solve(a: Array, b: Array) -> Array:
 def solve_spd(a: Array, b: Array) -> Array:
     """The solution of a x = b for a symmetric positive definite matrix.
 
-    Elimination needs no pivoting here. A pivot that has lost all its digits (the matrix is singular to
-    rounding) turns the result into NaN, so that a rank drop is reported and not stepped over.
+    Elimination needs no pivoting here. If a pivot has lost all its digits (the matrix is singular to
+    rounding), the result is NaN, so that a rank drop is reported and not stepped over.
     """
     return _bind(*_same(a, b), positive=True)
 
@@ -184,10 +184,10 @@ def _same(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def null_space(a: Array) -> Array:
-    """A basis (n, n-k) of the kernel of a full-rank (k, n) matrix, by elimination with complete pivoting.
+    """A basis, shape (n, n-k), of the kernel of a full-rank (k, n) matrix, by elimination with complete pivoting.
 
-    The choice of pivots, hence the basis, may jump from one matrix to the next; the space it spans does
-    not. Written with masks alone (no sort, gather or scatter), so that it can live inside a kernel.
+    The choice of pivots, and hence the basis, may jump from one matrix to the next; the space that it spans does
+    not. The function uses only masks (no sort, gather or scatter), so that it can be part of a kernel.
     """
     k, n = a.shape
     columns = jnp.arange(n)
@@ -216,10 +216,11 @@ def null_space(a: Array) -> Array:
 
 
 def inverse_square_root(a: Array) -> Array:
-    """a^(-1/2) for a symmetric positive matrix: closed forms up to 2 x 2, else Newton-Schulz, scaled by the trace.
+    """a^(-1/2) for a symmetric positive definite matrix.
 
-    Iterated until rounding stops it; it converges while eigenvalues differ by less than a factor of about
-    twenty, far beyond what one time step does to a frame, and gives NaN beyond.
+    Up to 2 x 2 there are closed forms. Larger matrices use the Newton-Schulz iteration, scaled by the trace, until
+    rounding stops it. It converges if the eigenvalues differ by less than a factor of about twenty, far more than one
+    time step does to a frame; otherwise the result is NaN.
     """
     r = a.shape[0]
     if r == 0:
@@ -257,7 +258,7 @@ def _newton_schulz(a: Array) -> Array:
 
 @_newton_schulz.defjvp
 def _(primals, tangents):
-    """With y = a^(1/2): y y' + y' y = a', and the inverse changes by -z y' z."""
+    """The derivative: with y = a^(1/2), y y' + y' y = a', and the inverse z changes by -z y' z."""
     ((a,), (change,)) = primals, tangents
     r, one = a.shape[0], jnp.eye(a.shape[0], dtype=a.dtype)
     z = _newton_schulz(a)

@@ -11,13 +11,13 @@ from dalembert.numerics.jax_internals import ClosedJaxpr, Tracer, jaxpr_as_fun
 from dalembert.numerics.linear import matvec, solve
 
 MAX_ITERATIONS = 50
-# Steps of the zoo with h = 0.1 have constants C up to 4e-3 in natural units. One more digit would cost an implicit
-# step up to 8 percent, and gain nothing that is seen above rounding.
+# In natural units, steps of the zoo with h = 0.1 have constants C up to 4e-3. One more digit would make an implicit
+# step up to 8 percent slower, and would gain nothing above rounding.
 _CURVATURE = 5e-3
 
 
 class NewtonInfo(NamedTuple):
-    """How a solve ended: the last correction times `unit`, the count, and whether it converged."""
+    """How a solve ended: the last correction times `unit`, the number of iterations, and whether it converged."""
 
     residual: Array
     iterations: Array
@@ -25,8 +25,10 @@ class NewtonInfo(NamedTuple):
 
 
 def _opened(function: Callable[[Array], Array], x: Array) -> tuple[Callable[..., Array], list[Array]]:
-    """The function of x and of the values that it has closed over, so that derivatives can be taken with respect to
-    them; and these values. As jax.closure_convert, which would keep the last 4096 functions for ever.
+    """The function of x and of the values that it closes over, and these values.
+
+    Derivatives can then be taken with respect to the values. jax.closure_convert does the same, but would keep the last
+    4096 functions for ever.
     """
     traced = jax.make_jaxpr(function)(x)
     unknown = [isinstance(value, Tracer) for value in traced.consts]
@@ -49,11 +51,11 @@ def newton(
 ) -> tuple[Array, NewtonInfo]:
     """The root of `function` near `guess`, and how the iteration ended.
 
-    Corrections are measured by the sum of weights |x|, times `unit`, one over its natural size. The iteration stops
-    when the next correction is predicted below rounding, or when corrections at rounding, or below `noise` (what the
-    equations cannot resolve, in the same measure), no longer shrink. With `slope`, which returns an approximate
-    Jacobian, Broyden's updates replace exact Jacobians: cheaper where derivatives of the function are long.
-    Derivatives of the root come from the implicit function theorem, never from the iteration.
+    Corrections are measured by the sum of weights |x| times `unit`, which is one over the natural size of that sum. The
+    iteration stops when the next correction is predicted to be below rounding, or when corrections no longer shrink and
+    are at rounding or below `noise` (what the equations cannot resolve, in the same measure). With `slope`, a function
+    that returns an approximate Jacobian, Broyden's updates replace exact Jacobians, which is cheaper if the function
+    has long derivatives. Derivatives of the root come from the implicit function theorem, never from the iteration.
     """
     if guess.shape[0] == 0:
         zero = jnp.zeros((), guess.dtype)
@@ -61,9 +63,9 @@ def newton(
     eps = jnp.finfo(guess.dtype).eps
 
     def settled(error, before, count, noise):
-        # Newton's errors go like C e^2, C = e/before^2; those of Broyden at least like e (e/before). The first
-        # correction may be large only in directions in which the equations are linear, so that this C, or this ratio,
-        # is too small. So C counts as at least _CURVATURE, and a ratio counts from the third correction on.
+        # Newton's errors go like C e^2 with C = e/before^2; Broyden's errors go at least like e (e/before). The first
+        # correction may be large only in directions in which the equations are linear, which makes this C, or this
+        # ratio, too small. C is therefore taken as at least _CURVATURE, and ratios only from the third correction on.
         if slope is None:
             predicted = (error**3 <= 0.25 * eps * before**2) & (_CURVATURE * error * error <= eps)
         else:
@@ -72,7 +74,7 @@ def newton(
         return (error <= 2 * eps) | ((count > 1) & (predicted | stalled))
 
     def iterate(correct, x, memory, unit, noise, weights):
-        """Corrections until they settle; `correct(x, memory)` returns a correction and the memory."""
+        """Applies corrections until they settle; `correct(x, memory)` returns a correction and the new memory."""
 
         def unfinished(carry):
             _, _, error, before, count = carry
@@ -86,7 +88,7 @@ def newton(
         large = jnp.full((), jnp.finfo(x.dtype).max, x.dtype)
         start = (x, memory, large, large, jnp.zeros((), jnp.int32))
         x, _, error, before, count = lax.while_loop(unfinished, body, start)
-        # As floats, which have derivatives (zero ones).
+        # Floats have derivatives (zero here), which whole numbers do not.
         good = settled(error, before, count, noise)
         return x, jnp.stack([error, count.astype(x.dtype), good.astype(x.dtype)])
 
@@ -100,7 +102,7 @@ def newton(
             value = f(x)
             change = matvec(inverse, value - before)
             length = jnp.sum(step * change)
-            # One division, and none by a length whose inverse is not a number.
+            # There is one division, and none by a length whose inverse would not be finite.
             moved = jnp.abs(length) >= jnp.finfo(x.dtype).tiny
             share = jnp.where(moved, 1.0, 0.0) / jnp.where(moved, length, 1.0)
             inverse = inverse + (share * (step - change))[:, None] * matvec(inverse.T, step)[None, :]

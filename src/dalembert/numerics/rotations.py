@@ -1,7 +1,7 @@
-"""Functions of a squared angle s = t^2 that are smooth at zero, with derivatives that are.
+"""Functions of a squared angle s = t^2 that are smooth at zero, as are their derivatives.
 
-Quotients such as (t - sin t)/t^3 lose all digits near zero, and so do the derivatives of sin(t)/t. Below s = 1 their
-power series are used, to rounding; both branches are finite, so that derivatives never meet 0/0.
+Quotients such as (t - sin t)/t^3 lose all digits near zero, and so do the derivatives of sin(t)/t. Below s = 1 the
+functions use their power series, to rounding. Both branches are finite, so that derivatives never meet 0/0.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from math import factorial, pi
 import jax.numpy as jnp
 from jax import Array
 
-_TERMS = 10  # at s = 1 the first term left out is below 1e-17 of the sum
+_TERMS = 10  # at s = 1 the first omitted term is below 1e-17 of the sum
 
 
 def _smooth(series: tuple[float, ...], beyond: Callable[[Array, Array], Array], s: Array) -> Array:
@@ -37,7 +37,7 @@ _COTANGENT = (
     3617 / 10670622842880000,
     43867 / 5109094217170944000,
     174611 / 802857662698291200000,
-    # 2 zeta(2k)/(2 pi)^2k from here on, so that two derivatives are exact to rounding as well
+    # From here on 2 zeta(2k)/(2 pi)^2k, so that the first two derivatives are exact to rounding too.
     *(2 * sum(n ** (-2.0 * k) for n in range(1, 8)) / (2 * pi) ** (2 * k) for k in range(11, 15)),
 )
 

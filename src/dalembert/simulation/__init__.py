@@ -1,4 +1,4 @@
-"""Running a method on a system, and what comes out of it."""
+"""Run a method on a system, and work with the result."""
 
 from dalembert.simulation.ensembles import ensemble
 from dalembert.simulation.run import simulate

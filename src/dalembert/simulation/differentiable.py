@@ -1,9 +1,9 @@
 """A whole run as one differentiable operation, forward and backward in machine code.
 
-The run is a function of one vector (parameters, h, q0, v0) with values in one vector (all rows, how it ended).
-Its derivative along a direction is a run of the step's derivative; its transpose goes back from the last step to the
-first over states recomputed in segments, so that memory grows with the number of segments, not of steps. Second
-derivatives go through the plain XLA loop.
+The run is a function of one vector (parameters, h, q0, v0) whose value is one vector (all rows, how it ended).
+Its derivative along a direction is a run of the step's derivative. Its transpose goes back from the last step to the
+first over states that are recomputed in segments, so that memory grows with the number of segments, not of steps.
+Second derivatives go through the plain XLA loop.
 """
 
 from functools import lru_cache
@@ -22,33 +22,33 @@ from dalembert.simulation.engines import compiled_single, loop_of
 from dalembert.simulation.loop import Rows, attempt, scan
 
 SEGMENT = 4096
-"""Steps whose states are kept at a time while going backwards."""
+"""The number of steps whose states are kept at a time on the way back."""
 
 
 class Run(NamedTuple):
-    """What is fixed about a run: the loop, its length, and how to read the vector of arguments."""
+    """The fixed part of a run: the loop, its length, and how to read the vector of arguments."""
 
     loop: Loop
     stages: Loop
-    """The loop that the way back goes through: of a composition, one stage a step."""
+    """The loop for the way back; for a composition, each of its steps is one stage."""
     split: int
-    """How many steps of `stages` make one of `loop`."""
+    """The number of steps of `stages` that make up one step of `loop`."""
     steps: int
     every: int
 
     @property
     def rows(self) -> int:
-        """How many rows the run saves."""
+        """The number of rows that the run saves."""
         return 1 + -(-self.steps // self.every)
 
     @property
     def size(self) -> int:
-        """Length of the vector of results: rows, then code, residual and count of steps."""
+        """The length of the vector of results: rows, then code, residual and number of steps."""
         return self.rows * len(self.loop.row) + 3
 
 
 def _march(loop: Loop, x: np.ndarray, steps: int, every: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of a run (those after a failure repeat the last), and the carry at its end."""
+    """The rows of a run (those after a failure repeat the last good one), and the carry at its end."""
     start, run = compiled_single(loop)
     width, cut = len(loop.row), len(loop.parameters)
     parameters, first = np.ascontiguousarray(x[:cut]), np.ascontiguousarray(x[cut:])
@@ -64,7 +64,7 @@ def _march(loop: Loop, x: np.ndarray, steps: int, every: int) -> tuple[np.ndarra
 
 
 def forward(run: Run, x: np.ndarray) -> np.ndarray:
-    """The results: rows, then code, residual and count of steps."""
+    """The results: rows, then code, residual and number of steps."""
     rows, carry = _march(run.loop, x, run.steps, run.every)
     return np.concatenate([rows.reshape(-1), carry[[*run.loop.told, *run.loop.counted]]])
 
@@ -89,7 +89,7 @@ def _tangent_loop(loop: Loop) -> Loop:
 
 
 def _jvp(function: Any, primals: tuple, tangents: tuple) -> tuple:
-    """jax.jvp that takes (and gives) zeros as derivatives of whole numbers."""
+    """Like jax.jvp, but takes and gives zeros as derivatives of whole numbers."""
 
     def tangent(x, t):
         return t if jnp.issubdtype(x.dtype, jnp.floating) else np.zeros(x.shape, jax.dtypes.float0)
@@ -111,14 +111,14 @@ def push(run: Run, x: np.ndarray, dx: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _adjoint(loop: Loop) -> tuple[Adjoint, Loop]:
-    """The pullback, and the loop that saves whole states."""
+    """The adjoint of the loop, and the loop that saves whole states."""
     begin, step, _, told, counted, parameters, start = loop.made
     states = Loop(begin, step, lambda p, carry: carry, told, counted, parameters, start)
     return Adjoint(loop), states
 
 
 def pull(run: Run, x: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The cotangent of the arguments, from that of the results."""
+    """The cotangent of the arguments, computed from that of the results."""
     adjoint, states = _adjoint(run.stages)
     start, march = compiled_single(states)
     cut, width, steps, every = (
@@ -136,7 +136,7 @@ def pull(run: Run, x: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         parameters.ctypes.data, carry.ctypes.data, SEGMENT, SEGMENT, steps, marks[1:].ctypes.data, len(marks)
     )
     done = int(carry[states.counted[0]]) // run.split * run.split  # whole steps
-    # Rows after a failure repeat the last good state, so what is wanted of them is wanted of it.
+    # Rows after a failure repeat the last good state, so their cotangents are added to that of this state.
     last = -(-done // every)
     wanted[last] = wanted[last:].sum(axis=0)
     wanted = np.ascontiguousarray(wanted)
@@ -160,7 +160,7 @@ def pull(run: Run, x: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def stages_of(loop: Loop) -> tuple[Loop, int]:
-    """Of a composition, the loop with one stage a step, and how many make a step; else the loop itself."""
+    """For a composition, the loop with one stage per step and the number of stages; otherwise the loop itself and 1."""
     begin, _, output, told, counted, parameters, start = loop.made
     if not isinstance(parameters[1], Composition):
         return loop, 1
@@ -168,7 +168,7 @@ def stages_of(loop: Loop) -> tuple[Loop, int]:
 
     def first(p, x):
         carry = begin(p, x)
-        # The time of a part of a step is the state's.
+        # The state holds the time within a step.
         return carry._replace(state=carry.state._replace(t=carry.t0)), jnp.zeros((), jnp.int32)
 
     def stage(p, x):
@@ -189,7 +189,7 @@ def stages_of(loop: Loop) -> tuple[Loop, int]:
 
 
 def _plain(run: Run, x: Any) -> Any:
-    """The same results by the plain loop, which JAX differentiates any number of times."""
+    """The same results by the plain loop, which JAX can differentiate any number of times."""
     (system, method, h), start = _read(run.loop, x)
     carry, rows = scan(system, method, start, h, run.steps, run.every)
     flat = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(rows)]
@@ -210,7 +210,7 @@ def _read(loop: Loop, x: Any) -> Any:
 
 
 def _primitive(name: str, host: Any, plain: Any, size: Any) -> Primitive:
-    """An operation of vectors (with any batch axes before) done by the host."""
+    """An operation on vectors, with any leading batch axes, that the host computes."""
     primitive = Primitive(name)
 
     def compute(*arguments, run: Run):
@@ -237,7 +237,7 @@ def _primitive(name: str, host: Any, plain: Any, size: Any) -> Primitive:
         return ShapedArray((*arguments[0].shape[:-1], size(run, *arguments)), np.dtype(float))
 
     def once_more(primals, tangents, *, run: Run):
-        """The derivative by plain JAX, member by member."""
+        """The derivative, by plain JAX, member by member."""
         function = jnp.vectorize(
             lambda *x: plain(run, *x), signature=",".join(["(n)", "(m)"][: len(primals)]) + "->(k)"
         )

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside, brought to the disk, renamed; and digests that notice damage."""
+"""Write files completely or not at all (under another name, synced, then renamed), with digests that reveal damage."""
 
 import contextlib
 import errno
@@ -15,28 +15,28 @@ from typing import Any
 
 HOST = re.sub(r"\W", "_", socket.gethostname())[:32]
 MANIFEST = ".dalembert.json"
-"""In a folder of ours: what it is, and a digest of each file that does not change."""
+"""The file that says what a folder of this library is, with a digest of each file that does not change."""
 
 
 class Damaged(ValueError):
-    """What is on the disk is not what was written."""
+    """The data on the disk differs from what was written."""
 
 
 def digest(data: bytes | memoryview) -> str:
-    """The digest by which a file is known."""
+    """The digest that identifies the contents of a file."""
     return hashlib.sha256(data).hexdigest()
 
 
 def sync(paths: Iterable[Path]) -> None:
-    """Brings files, or the names in folders, to the disk itself, where they outlive a power cut."""
+    """Flushes files, or the names in folders, to the disk itself, so that they survive a power cut."""
     for path in paths:
-        if os.name == "nt" and path.is_dir():  # Windows cannot open folders, and keeps names by itself
+        if os.name == "nt" and path.is_dir():  # Windows cannot open folders, and flushes names by itself
             continue
         handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
         try:
             os.fsync(handle)
         except OSError as error:
-            # Some file systems of networks cannot do it for folders.
+            # Some network file systems cannot do this for folders.
             if not (path.is_dir() and error.errno in (errno.EINVAL, errno.ENOTSUP, errno.EBADF)):
                 raise
         finally:
@@ -44,14 +44,14 @@ def sync(paths: Iterable[Path]) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Brings a folder with all that is in it to the disk: files first, then the folders that name them."""
+    """Flushes a folder and its contents to the disk: files first, then the folders that name them."""
     for here, _, names in os.walk(folder, topdown=False):
         sync(Path(here, name) for name in names)
         sync([Path(here)])
 
 
 def put(path: Path, data: bytes | memoryview) -> None:
-    """Writes a new file and brings it to the disk."""
+    """Writes a new file and flushes it to the disk."""
     with path.open("xb") as file:
         file.write(data)
         file.flush()
@@ -60,8 +60,11 @@ def put(path: Path, data: bytes | memoryview) -> None:
 
 @contextlib.contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A free name in the folder of `path`; what is left there by the end is removed, and so is what earlier
-    processes of this machine left there when they were killed."""
+    """A free name in the folder of `path`.
+
+    At the end whatever is left under this name is removed, as is what earlier processes of this machine left there when
+    they were killed.
+    """
     for left in path.parent.glob(f".dalembert-{HOST}-*.saving"):
         number = left.name.removeprefix(f".dalembert-{HOST}-").partition("-")[0]
         if number.isdigit() and not _runs(int(number)):
@@ -74,7 +77,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def _runs(process: int) -> bool:
-    if os.name == "nt":  # where the signal 0 would end it
+    if os.name == "nt":  # on Windows the signal 0 would end the process
         return True
     try:
         os.kill(process, 0)
@@ -86,7 +89,7 @@ def _runs(process: int) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Removes a file or folder of ours, if it is there."""
+    """Removes a file or folder of this library, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -94,12 +97,13 @@ def remove(path: Path) -> None:
 
 
 def replace(new: Path, path: Path) -> None:
-    """Renames `new` to `path`; what was there stays until then."""
+    """Renames `new` to `path`; the old contents of `path` stay until then."""
     if not path.is_dir():
         os.replace(new, path)
         sync([path.parent])
         return
-    # A folder cannot be replaced in one go: the old one has another name for a moment, under which it is found again.
+    # A folder cannot be replaced in one operation. For a moment the old one has another name, under which `restore`
+    # finds it.
     old = aside(path)
     try:
         os.rename(path, old)
@@ -112,24 +116,24 @@ def replace(new: Path, path: Path) -> None:
 
 
 def aside(path: Path) -> Path:
-    """Where a folder is while it is replaced."""
+    """The name of a folder while it is replaced."""
     return path.with_name(f".{path.name}.replaced")
 
 
 def restore(path: Path) -> None:
-    """Brings back a folder whose replacement was cut off."""
+    """Brings back a folder whose replacement was interrupted."""
     if not path.exists() and aside(path).exists():
         os.rename(aside(path), path)
 
 
 def sealed(told: Mapping[str, Any]) -> bytes:
-    """Values as JSON on one line, after the digest of that line."""
+    """The values as JSON on one line, preceded by the digest of that line."""
     line = json.dumps(told, sort_keys=True)
     return f"{digest(line.encode())} {line}\n".encode()
 
 
 def unsealed(path: Path) -> dict[str, Any]:
-    """What `sealed` told; Damaged where a bit of it is not as it was."""
+    """The values that `sealed` wrote; raises Damaged if any bit has changed."""
     data = path.read_bytes()
     mark, _, line = data.partition(b" ")
     if mark != digest(line.removesuffix(b"\n")).encode() or not line.endswith(b"\n"):
@@ -138,7 +142,7 @@ def unsealed(path: Path) -> dict[str, Any]:
 
 
 def amiss(folder: Path, digests: Mapping[str, str]) -> str:
-    """What is wrong with the first file that is not as its digest says; empty where all are."""
+    """What is wrong with the first file that does not match its digest; empty if all match."""
     for name, wanted in digests.items():
         try:
             data = (folder / name).read_bytes()
@@ -152,5 +156,5 @@ def amiss(folder: Path, digests: Mapping[str, str]) -> str:
 
 
 def contents(folder: Path) -> list[str]:
-    """The names of all files in a folder and those in it."""
+    """The names of all files in a folder and its subfolders."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())

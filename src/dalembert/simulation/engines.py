@@ -1,4 +1,4 @@
-"""What runs the time loop: a kernel of machine code where there is one, else XLA."""
+"""The engines that run the time loop: a kernel of machine code if there is one, else XLA."""
 
 import functools
 import warnings
@@ -15,7 +15,7 @@ from dalembert.simulation.loop import CAPACITY, Rows, attempt, begin, first_carr
 
 
 class Chunk(NamedTuple):
-    """What one call of the loop gave: its rows, the last state (saved or not), where it ended."""
+    """The result of one call of the loop: its rows, the last state (saved or not), and where it ended."""
 
     rows: Rows
     last: Rows
@@ -25,20 +25,20 @@ class Chunk(NamedTuple):
 
 
 class Xla:
-    """The loop compiled by XLA: any JAX function, some microseconds a step."""
+    """The loop compiled by XLA, for any JAX function, at some microseconds per step."""
 
     def __init__(self, system: System, method: Method, h: Any):
         self.made = (system, method)
         self.h = h
 
     def begin(self, start: State) -> Chunk:
-        """Before the first step."""
+        """Prepares the loop; returns the chunk with the row of the start."""
         self.carry, first = begin(*self.made, start, self.h)
         first = jax.tree.map(lambda x: np.asarray(x)[None], first)
         return Chunk(first, first, 0, Status.OK.code, 0.0)
 
     def run(self, save_every: int, count: int) -> Chunk:
-        """Up to `count` more steps."""
+        """Makes up to `count` more steps."""
         self.carry, rows, filled = run_chunk(
             *self.made, self.carry, self.h, np.int64(save_every), np.int64(count)
         )
@@ -50,7 +50,7 @@ class Xla:
 
 
 class Native:
-    """The loop as machine code, made from the functions' scalar operations."""
+    """The loop as machine code, made from the scalar operations of the functions."""
 
     def __init__(self, system: System, method: Method, h: Any):
         self.parameters = pack((system, method, h))
@@ -58,7 +58,7 @@ class Native:
         self.where = [*self.loop.told, *self.loop.counted]
 
     def begin(self, start: State) -> Chunk:
-        """Before the first step."""
+        """Prepares the loop; returns the chunk with the row of the start."""
         first, row = pack(start), np.empty((1, len(self.loop.row)))
         self.carry = np.empty(len(self.loop.carry))
         self._start(*(x.ctypes.data for x in (self.parameters, first, self.carry, row)))
@@ -67,7 +67,7 @@ class Native:
         return Chunk(rows, rows, 0, Status.OK.code, 0.0)
 
     def run(self, save_every: int, count: int) -> Chunk:
-        """Up to `count` more steps."""
+        """Makes up to `count` more steps."""
         first = save_every - self.done % save_every
         capacity = min(CAPACITY, count // save_every + 1)
         rows = np.empty((capacity + 1, len(self.loop.row)))
@@ -86,7 +86,7 @@ class Native:
 
 
 def contents(tree: Any) -> Any:
-    """What two trees have in common exactly if all of their numbers are the same."""
+    """A key that two trees share exactly if all of their numbers are the same."""
     leaves, kind = jax.tree.flatten(tree)
     return (kind, *((x.shape, x.dtype.str, x.tobytes()) for x in map(np.asarray, leaves)))
 
@@ -95,7 +95,7 @@ _surveyed = Recent(64)
 
 
 def quick_survey(*arguments: Any) -> Any:
-    """The survey of a system around a start, looked up where it was made before, for another method perhaps."""
+    """The survey of a system around a start, looked up if it was made before, perhaps for another method."""
     arguments = current(arguments)
     key = contents(arguments)
     found = _surveyed.find(key)
@@ -103,14 +103,14 @@ def quick_survey(*arguments: Any) -> Any:
 
 
 LOOPS = 64
-"""Time loops that are kept: each takes one to three megabytes, machine code included."""
+"""The number of time loops that are kept. Each takes one to three megabytes, including its machine code."""
 _known = Recent(LOOPS)
 
 
 def loop_of(system: System, method: Method) -> Loop:
-    """The time loop of a method on a system, in scalar operations; made once for all values of parameters.
+    """The time loop of a method on a system, in scalar operations; it is made once for all values of parameters.
 
-    The user's functions are traced without holding a lock: they may run simulations themselves.
+    The user's functions are traced without holding a lock, because they may run simulations themselves.
     """
     system, method = current((system, method))
     key = kind_of((system, method))
@@ -122,12 +122,12 @@ def loop_of(system: System, method: Method) -> Loop:
             found = error.with_traceback(None)
         found = _known.keep(key, found)
     if isinstance(found, Unsupported):
-        raise Unsupported(found.primitive, found.why)  # anew, so that no traceback grows from run to run
+        raise Unsupported(found.primitive, found.why)  # a new error, so that its traceback does not grow
     return found
 
 
 def _make(system: System, method: Method) -> Loop:
-    # Shapes and types alone, so that nothing of this run stays behind in the loop.
+    # Only shapes and types, so that the loop keeps no values of this run.
     system, method = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), (system, method))
     h, q, v = (
         jax.ShapeDtypeStruct(shape, float)
@@ -147,7 +147,7 @@ def _make(system: System, method: Method) -> Loop:
 
 @functools.lru_cache(maxsize=LOOPS)
 def compiled_single(loop: Loop) -> Any:
-    """The loop's functions for one trajectory, as machine code."""
+    """The functions of the loop for one trajectory, as machine code."""
     return loop.single()
 
 
@@ -161,12 +161,12 @@ _warned = Recent(256)
 
 
 def wants_kernel(method: Method) -> bool:
-    """Whether a kernel is tried: not for methods that say no, nor in single precision."""
+    """Whether to try a kernel: not for methods that are not `native`, and not in single precision."""
     return method.native and jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def has_kernel(system: System, method: Method) -> bool:
-    """Whether a run inside other JAX code can be a kernel: on a CPU, in double precision, of known primitives."""
+    """Whether a run inside other JAX code can be a kernel: on a CPU, in double precision, with known primitives."""
     if not (wants_kernel(method) and method.native_gradients and jax.default_backend() == "cpu"):
         return False
     try:
@@ -178,7 +178,7 @@ def has_kernel(system: System, method: Method) -> bool:
 
 
 def engine(system: System, method: Method, h: Any) -> Xla | Native:
-    """The fastest engine that takes this system and method; says once why it is not the fastest of all."""
+    """The fastest engine for this system and method; warns once if it is not machine code, and says why."""
     if not wants_kernel(method):
         return Xla(system, method, h)
     try:
@@ -189,12 +189,12 @@ def engine(system: System, method: Method, h: Any) -> Xla | Native:
 
 
 def tell(system: System, method: Method, error: Unsupported, above: int = 5) -> None:
-    """The one warning about a primitive without a scalar form, at the user's line, `above` calls from here."""
+    """Warns once about a primitive without a scalar form, at the user's line, `above` calls from here."""
     key = (jax.tree.structure(current(system)), type(method), error.primitive)
     if _warned.find(key) is None:
         _warned.keep(key, True)
         warnings.warn(
             f"{system.label} with {method.cli_name} uses {error}, which has no form in scalar operations: "
-            "the run goes through XLA instead, with the same result, slower",
+            "the run uses XLA instead, which gives the same result but is slower",
             stacklevel=above,
         )

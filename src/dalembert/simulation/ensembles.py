@@ -32,7 +32,7 @@ from dalembert.simulation.trajectory import Trajectory
 
 
 def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray, np.ndarray, int]:
-    """The starts as (N, n) arrays, and N."""
+    """The starts as arrays of shape (N, n), and N."""
     arrays = {}
     for name, x, n in (("q0", q0, system.dimension), ("v0", v0, system.velocity_dimension)):
         names = system.coordinates if name == "q0" else system.velocity_names
@@ -64,7 +64,7 @@ def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray,
 def check_members(
     tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v0: np.ndarray, t0: float
 ) -> None:
-    """Every member's numbers; then the first member as a single run is; then every start velocity."""
+    """Checks the numbers and the start of every member, and the first member as a single run is checked."""
     own = [("a parameter", x) for x, v in zip(leaves, varied, strict=True) if v]
     for name, x in (("q0", q0), ("v0", v0), *own):
         bad = np.flatnonzero(~np.all(np.isfinite(np.reshape(x, (len(x), -1))), axis=1))
@@ -112,8 +112,7 @@ def _violating(axes_leaves: tuple, axes_tree: Any) -> Callable:
 
 
 def _faults(axes: Any) -> Callable:
-    """The function that says for each member what is wrong with its start: nothing, a velocity off the constraint,
-    a configuration off the group."""
+    """The function that returns, for each member, the code of what is wrong with its start (see `start_fault`)."""
     leaves, tree = jax.tree.flatten(axes, is_leaf=lambda x: x is None)
     return _violating(tuple(leaves), tree)
 
@@ -128,7 +127,7 @@ def varied_leaves(
     if vary is not None:
         unknown = set(vary) - {name for (name, _), fit in zip(paths, fits, strict=True) if fit}
         if unknown:
-            raise ValueError(f"vary names {sorted(unknown)}, which are no parameters with {size} values")
+            raise ValueError(f"vary names {sorted(unknown)}, which are not parameters with {size} values")
         return [*(name in vary for name, _ in paths), np.ndim(h) == 1]
     mine = len(jax.tree.leaves(system))
     names = [
@@ -136,8 +135,8 @@ def varied_leaves(
     ]
     if names and _would_do(system):
         raise ValueError(
-            f"{', '.join(names)}: {size} values, as many as members, but the system's functions take them as they "
-            "are too. Say with vary=(...) which parameters hold one value per member"
+            f"{', '.join(names)}: {size} values, as many as members, but the system's functions also accept them as "
+            "one shared vector. Say with vary=(...) which parameters hold one value per member"
         )
     return [*fits, np.ndim(h) == 1]
 
@@ -157,7 +156,8 @@ def _members(bad: np.ndarray) -> str:
 
 
 WORK = 2_000_000
-"""Steps of members in one call of a kernel: a fraction of a second, so that progress and Ctrl-C are prompt."""
+"""The number of steps, over all members, in one call of a kernel: a fraction of a second, so that progress and Ctrl-C
+are prompt."""
 
 
 def ensemble(
@@ -176,19 +176,19 @@ def ensemble(
     threads: int | None = None,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Trajectory:
-    """Runs `method` on N members at once; q0 and v0 have shape (N, n), either may have shape (n,) and is shared.
+    """Runs `method` on N members at once. q0 and v0 have shape (N, n), or (n,) if all members share it.
 
-    A parameter of the system or the method, and h, may carry the batch axis too: an array whose first axis
-    has length N holds one value per member, anything else is shared. Where a vector shared by all would do as
-    well (its length happens to be N), `vary` must name the parameters that differ.
+    The parameters of the system and the method, and h, may carry the batch axis too: an array whose first axis
+    has length N holds one value per member, and anything else is shared. If a parameter of length N could also be a
+    vector that all members share, `vary` must name the parameters that differ.
 
-    The result is a Trajectory whose arrays have the batch axis first: q is (N, K, n), `code` and `steps` are
-    (N,); `t` is (K,), or (N, K) where h varies. A member that fails keeps its last good state in the rows that
-    follow, and its own status; the others go on.
+    The result is a Trajectory whose arrays have the batch axis first: q has shape (N, K, n), `code` and `steps` have
+    shape (N,), and `t` has shape (K,), or (N, K) if h varies. A member that fails keeps its last good state in the rows
+    that follow, and has its own status; the other members continue.
 
-    All cores work on blocks of members (or as many as `threads` says), or the GPU where JAX has one. `devices` is
-    "cpu" or "gpu" to insist.
-    Members agree with single runs to rounding: over long times a chaotic motion tells the difference.
+    The members run on the GPU if JAX has one, and otherwise in blocks on all cores, or on as many threads as `threads`
+    says. Set `devices` to "cpu" or "gpu" to insist on one of them. Members agree with single runs to rounding; over
+    long times, chaotic motion amplifies the difference.
     """
     number = counted_steps(method, h, steps, t0, t1)
     check_numbers(1.0 if np.ndim(h) else h, number, save_every, t0)
@@ -197,7 +197,7 @@ def ensemble(
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ValueError(f"threads must be a whole number of at least 1, got {threads!r}")
     if not isinstance(system, System):
-        check_system(system)  # says what it should be; shapes are checked on one member
+        check_system(system)  # this raises and says what was expected; shapes are checked on one member later
     q0, v0, size = member_starts(system, q0, v0, h)
     system, method = as_arrays(system), as_arrays(method)
     h = np.asarray(h, float)
@@ -257,7 +257,7 @@ def _platform(devices: str | None) -> str:
 
 
 def _field(loop: Loop, rows: np.ndarray, k: int) -> np.ndarray:
-    """Field k of the rows as (N, K, ...); rows are (K, distinct entries, N)."""
+    """Field k of the rows, shape (N, K, ...); `rows` has shape (K, distinct entries, N)."""
     sizes = [int(np.prod(shape)) for shape, _ in loop.row_shapes]
     shape = loop.row_shapes[k][0]
     entries = loop.copies[sum(sizes[:k]) : sum(sizes[: k + 1])]
@@ -268,7 +268,7 @@ def _field(loop: Loop, rows: np.ndarray, k: int) -> np.ndarray:
 
 
 def _packed(leaves: Sequence[Any], varied: Sequence[bool], size: int, wide: int):
-    """Shared values of all entries, rows of those that vary, and which entries vary; padded to `wide` members."""
+    """The shared values of all entries, the rows of those that vary, padded to `wide` members, and which vary."""
     shared, own, flags = [], [], []
     for x, is_varied in zip(leaves, varied, strict=True):
         x = np.asarray(x, float)
@@ -291,12 +291,12 @@ def _kernel(loop: Loop, flags: tuple[bool, ...]) -> Callable:
 
 
 def _entries(start: State) -> list[np.ndarray]:
-    """The numbers of the starts, one row each."""
+    """The numbers of the starts, one row per number."""
     return [*start.q.T, *start.v.T, start.t]
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -343,7 +343,7 @@ def _on_gpu(loop, leaves, varied, start, steps, save_every, count, advance):
     size = len(start.q)
     rows = np.empty((count, len(loop.distinct), size))
     told = np.empty((3, size))
-    # Members that fit into a quarter of a GiB of rows at a time; the rest waits on the host.
+    # As many members at a time as fit into a quarter of a GiB of rows; the others wait on the host.
     part = max(BLOCK, 2**28 // (8 * max(1, rows.shape[0] * rows.shape[1])) // BLOCK * BLOCK)
     part = min(part, -(-size // BLOCK) * BLOCK)
     for a in range(0, size, part):
@@ -358,7 +358,7 @@ def _on_gpu(loop, leaves, varied, start, steps, save_every, count, advance):
 
 
 def gpu_call(system, method, q0, v0, *, h, steps: int, save_every: int) -> Callable[[], Any]:
-    """The kernel with its arguments already on the GPU, for measuring it alone; N must be a multiple of 128."""
+    """The kernel with its arguments already on the GPU, to measure it alone; N must be a multiple of 128."""
     from dalembert.kernels.gpu import compiled_many
 
     leaves = jax.tree.leaves((system, method, np.float64(h)))
@@ -386,7 +386,7 @@ def _xla_kernel(tree: Any, varied: tuple[bool, ...], steps: int, save_every: int
 
 
 def _by_xla(tree, leaves, varied, start, steps, save_every, advance) -> tuple[Rows, Any]:
-    """Any JAX function, by vmap of the plain loop, in blocks of members."""
+    """The ensemble by vmap of the plain loop, in blocks of members, for any JAX function."""
     run = _xla_kernel(tree, tuple(varied), steps, save_every)
     parts = []
     size = len(start.q)

@@ -13,58 +13,59 @@ from dalembert.model import TOLERANCE, System, lower, nearest_velocity, violates
 from dalembert.numerics import compiled, solve_spd
 
 CAPACITY = 8192
-"""Rows a chunk can save; fixed, so that the number of steps never enters a compiled shape."""
+"""The number of rows that a chunk can save; it is fixed, so that no compiled shape depends on the number of steps."""
 
 
 class Carry(NamedTuple):
-    """Everything the loop knows between two steps."""
+    """Everything that the loop knows between two steps."""
 
     state: State
     memory: Any
     turns: Array
-    """Full turns taken off the coordinates that are angles."""
+    """The number of full turns subtracted from each coordinate that is an angle."""
     step: Array
     code: Array
     residual: Array
     t0: Array
-    """When the run began. Equal steps begin at t0 + step h, so that times do not gather rounding, and the state holds
-    none; where steps differ in size, it does."""
+    """The time at which the run began. Equal steps begin at t0 + step h, so that times do not collect rounding errors;
+    the state then holds no time. If steps differ in size, the state holds it."""
 
 
 class Rows(NamedTuple):
-    """Saved output, one row per saved step."""
+    """The saved output, one row per saved step."""
 
     q: Array
     v: Array
     v_full: Array
     lam: Array | None
-    """None where they are those of the exact motion, which the trajectory computes when asked."""
+    """The multipliers; None stands for those of the exact motion, which the trajectory computes on demand."""
     t: Array | None = None
-    """The time, where steps differ in size."""
+    """The time, if steps differ in size."""
     step_data: dict[str, Array] = {}  # noqa: RUF012
-    """What the method says of the step."""
+    """The method's numbers about the step."""
     near: Array | None = None
-    """q without the full turns of its angles, where there are any."""
+    """q without the full turns of its angles, if there are any."""
 
 
 def start_fault(system: System, q: Array, v: Array, t: Any) -> Array:
-    """The code of what is wrong with a start, as far as compiled code can tell; zero where nothing is.
+    """The code of what is wrong with a start, as far as compiled code can tell; zero if nothing is.
 
-    On a group, whether q is an element; the mass matrix; whether v satisfies the constraint.
+    It checks whether q is an element of the group, whether the mass matrix is positive definite, and whether v
+    satisfies the constraint.
     """
     m = lower(system).at(t)
     mass = m.metric(q)
     bad = jnp.any(violates(m.rows(q), v, m.offsets(q), mass))
     fault = jnp.where(bad, Status.OFF_CONSTRAINT.code, Status.OK.code)
     unit = jnp.sqrt(jnp.abs(jnp.diagonal(mass)))
-    # A matrix that is not positive definite has no solution here.
+    # If the matrix is not positive definite, the solution is not finite.
     definite = jnp.isfinite(jnp.sum(solve_spd(mass / (unit[:, None] * unit), jnp.ones_like(unit))))
     fault = jnp.where(definite, fault, Status.NOT_DEFINITE.code)
     return jnp.where(m.space.defect(q) < TOLERANCE, fault, Status.NO_ELEMENT.code)
 
 
 def first_carry(system: System, method: Method, start: State, h: Array) -> Carry:
-    """The loop before its first step."""
+    """The state of the loop before its first step."""
     memory = method.init(lower(system), start, h)
     held = start if method.variable_step else start._replace(t=None)
     zero = jnp.zeros((), int)
@@ -81,17 +82,17 @@ def _with_time(carry: Carry, h: Array) -> State:
 
 @compiled
 def begin(system: System, method: Method, start: State, h: Array) -> tuple[Carry, Rows]:
-    """The loop before its first step, and the row of the start."""
+    """The state of the loop before its first step, and the row of the start."""
     carry = first_carry(system, method, start, h)
     return carry, output(system, method, carry, h)
 
 
 def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
-    """The row of the current state, full turns added back to angles."""
+    """The row of the current state, with the full turns added back to the angles."""
     (q, v, t), near, m = _with_time(carry, h), None, lower(system)
     if system.angles:
         near = q
-        # Adding turns rounds the angle, so the velocity is projected onto D where the row says q is.
+        # Adding turns rounds the angle, so the velocity is projected onto D at the row's q.
         turned = jnp.any(carry.turns != 0)
         q = q + 2 * jnp.pi * carry.turns
         v = jnp.where(turned, nearest_velocity(m.at(t), q, v), v)
@@ -102,13 +103,13 @@ def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
 
 
 def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:
-    """The loop after one more step, which counts only if its code says that all is well."""
+    """The state of the loop after one more step, which is valid only if its code is that of success."""
     m = lower(system)
     state, memory, report = method.step(m, _with_time(carry, h), carry.memory, h)
     if carry.state.t is None:
         state = state._replace(t=carry.t0 + (carry.step + 1) * h)
-    # A sum is finite only if all its terms are. The potential may be undefined although its gradient is not; it is
-    # asked for where the step ends, full turns included, because the step may have computed its parts there.
+    # A sum is finite only if all its terms are. The potential may be undefined although its gradient is not. It is
+    # evaluated at the end of the step, full turns included, because the step may have computed parts of it there.
     here, turns = m.at(state.t), carry.turns
     potential = here.potential(state.q)
     if system.angles:
@@ -129,7 +130,7 @@ def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:
 
 
 def advance(system: System, method: Method, carry: Carry, h: Array) -> Carry:
-    """One step if it succeeds; else the state as it was, with the code of the failure."""
+    """One step if it succeeds; otherwise the state before it, with the code of the failure."""
     new = attempt(system, method, carry, h)
     kept = jax.tree.map(partial(jnp.where, new.code == Status.OK.code), new, carry)
     return kept._replace(code=new.code, residual=new.residual)
@@ -139,9 +140,10 @@ def advance(system: System, method: Method, carry: Carry, h: Array) -> Carry:
 def run_chunk(
     system: System, method: Method, carry: Carry, h: Array, save_every: Array, count: Array
 ) -> tuple[Carry, Rows, Array]:
-    """Up to `count` steps, saving each multiple of `save_every`; ends early, at the last good state, on failure.
+    """Makes up to `count` steps and saves each multiple of `save_every`; on failure it ends at the last good state.
 
-    Returns the buffer of rows and how many are filled; the next row holds the last state, saved or not.
+    Returns the carry, the buffer of rows, and the number of filled rows. The row after these holds the last state,
+    saved or not.
     """
 
     def steps(carry: Carry, todo: Array) -> Carry:
@@ -175,7 +177,7 @@ def run_chunk(
 
 
 def scan(system: System, method: Method, start: State, h: Array, steps: int, save_every: int):
-    """The same run as one differentiable expression; after a failure rows repeat the last good state."""
+    """The same run as one differentiable expression; after a failure the rows repeat the last good state."""
     carry, first = begin(system, method, start, h)
 
     @jax.checkpoint

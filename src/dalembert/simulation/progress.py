@@ -1,4 +1,4 @@
-"""A bar on a terminal, plain lines elsewhere, or the user's own function."""
+"""Show progress: a bar on a terminal, plain lines elsewhere, or the user's own function."""
 
 import contextlib
 import sys
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 def progress_bar(
     progress: bool | Callable[[int, int], None], total: int, label: str, unit: str = "steps", before: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of steps done so far, of which `before` were there at the beginning."""
+    """A function to call with the number of steps done so far; `before` of them were done before the beginning."""
     if callable(progress):
         report = progress
         yield lambda done: report(done, total)
@@ -21,7 +21,7 @@ def progress_bar(
     began = time.monotonic()
 
     def rate(done: int) -> str:
-        """Words about speed and time left."""
+        """The speed and the time left, in words."""
         speed = (done - before) / max(time.monotonic() - began, 1e-9)
         left = f", {duration((total - done) / speed)} left" if speed > 0 and done < total else ""
         return f"{speed:,.3g}" * (speed < 100) + f"{speed:,.0f}" * (speed >= 100) + f" a second{left}"
@@ -44,7 +44,7 @@ def progress_bar(
 
 
 def duration(seconds: float) -> str:
-    """Hours, minutes and seconds, as far as they matter."""
+    """The time in words, in hours, minutes and seconds as far as they matter."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -54,7 +54,7 @@ def duration(seconds: float) -> str:
 
 
 def _lines(total: int, label: str, unit: str, rate: Callable[[int], str]) -> Callable[[int], None]:
-    """One line at the end, and one every five seconds before it."""
+    """A function that prints one line at the end, and one every five seconds before it."""
     started = printed = time.monotonic()
 
     def report(done: int) -> None:

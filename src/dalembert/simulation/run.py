@@ -1,4 +1,4 @@
-"""simulate(): checks, the chunked loop, progress, and what happens when something goes wrong."""
+"""simulate(): the checks, the loop in chunks, progress, and failures."""
 
 import contextlib
 import time
@@ -31,7 +31,7 @@ from dalembert.simulation.progress import progress_bar
 from dalembert.simulation.trajectory import MotionWarning, SimulationError, Trajectory
 
 CHUNK_SECONDS = 0.1
-"""Aim of one chunk: short enough for Ctrl-C and the progress bar, long enough to cost nothing."""
+"""The intended time of one chunk: short enough for Ctrl-C and the progress bar, long enough to cost nothing."""
 
 
 def simulate(
@@ -50,20 +50,20 @@ def simulate(
     project: bool = False,
     on_failure: Literal["nan", "hold"] = "nan",
 ) -> Trajectory:
-    """Runs `method` on `system` from (q0, v0) at the time t0, for `steps` steps of size h (of EDLA: the first one).
+    """Runs `method` on `system` from (q0, v0) at time t0, for `steps` steps of size h (for EDLA, the first step size).
 
-    Instead of `steps`, the time `t1` at which the run ends may be given; it must be a whole number of steps away.
-    Every `save_every`-th state is kept, and the last one; row 0 is the start. The start velocity must satisfy the
-    constraint; with `project=True` the nearest one that does is taken instead. A run that fails raises
-    SimulationError with step, time and what to try; with `throw=False` it returns what was computed, and `status` says
-    why it ended. Ctrl-C ends the run and returns what was computed. `progress=True` shows a bar on a terminal (plain
-    lines elsewhere); a function is called with (steps done, steps).
+    Instead of `steps` you may give `t1`, the time at which the run ends; it must be a whole number of steps away.
+    The trajectory keeps every `save_every`-th state and the last one; row 0 is the start. The start velocity must
+    satisfy the constraint; with `project=True` the run starts from the nearest velocity that does. A run that fails
+    raises SimulationError, which says the step, the time and what to try. With `throw=False` the run returns what was
+    computed, and `status` says why it ended. Ctrl-C ends the run and returns what was computed. `progress=True` shows a
+    bar on a terminal and plain lines elsewhere; if `progress` is a function, it is called with (steps done, steps).
 
     Inside jax.grad, jax.jvp, jax.jit and jax.vmap the result is differentiable in the parameters, q0, v0
-    and h. Where values are not known only shapes are checked beforehand, and failure never raises: `status` is a
-    number, and the rows after the failure are NaN, with derivatives that are, so that no optimiser takes them for an
-    answer. A start that the system does not allow (a velocity off the constraint, a mass matrix that is not positive
-    definite) is NaN from row 0 on. With `on_failure="hold"` the rows after a failure repeat the last good state.
+    and h. If values are not known, only shapes are checked beforehand, and a failure never raises. `status` is then a
+    number, and the rows after the failure are NaN, as are their derivatives, so that no optimiser takes them for an
+    answer. If the system does not allow the start (a velocity off the constraint, a mass matrix that is not positive
+    definite), all rows are NaN. With `on_failure="hold"` the rows after a failure repeat the last good state.
     """
     number = counted_steps(method, h, steps, t0, t1)
     check_numbers(h, number, save_every, t0)
@@ -91,8 +91,8 @@ def simulate(
 
 
 def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, project) -> Any:
-    """A run whose values are all known."""
-    if isinstance(system, System) and isinstance(method, Method):  # else the checks say what is wrong
+    """The system, the method and the trajectory of a run whose values are all known."""
+    if isinstance(system, System) and isinstance(method, Method):  # otherwise the checks say what is wrong
         system, method = as_arrays(system), as_arrays(method)
     with one_look():
         v0 = _projected(system, method, q0, v0, t0) if project else v0
@@ -104,9 +104,10 @@ def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, proje
 
 
 def _outside(work: Callable[[], Any]) -> Any:
-    """What `work` returns, done outside of any JAX code that is being traced around: nothing of that may enter.
+    """The result of `work`, which runs outside of any JAX code that is being traced around this call.
 
-    There every operation, also one on numbers, would become a part of the code. Tracing belongs to a thread.
+    Inside, every operation, even one on numbers, would become a part of the traced code. JAX traces per thread, so
+    another thread does the work.
     """
     with _telling_of_closures():
         if not is_traced(jnp.zeros(()) + 0):
@@ -135,8 +136,11 @@ _passed: OrderedDict[Any, None] = OrderedDict()
 
 
 def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
-    """Refuses what does not fit together. What passed is remembered: the next run from there, with another step
-    size perhaps, need not be checked again."""
+    """Refuses a system, a method and a start that do not fit together.
+
+    What passed is remembered, so that the next run from the same start, perhaps with another step size, is not checked
+    again.
+    """
     given = (*current((system, method)), q0, v0, t0)
     traced = is_traced(given)
     key = None if traced else contents(given)
@@ -160,7 +164,7 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
 
 
 def _traced(system, method, q0, v0, h, t0, steps, save_every, on_failure) -> Trajectory:
-    """A run inside other JAX code: by a kernel where there is one, else as a scan."""
+    """A run inside other JAX code, by a kernel if there is one, else as a scan."""
     q0, v0, h, t0 = (jnp.asarray(x, float) for x in (q0, v0, h, t0))
     start = State.of(q0, v0, t0)
     inner = current((system, method))
@@ -174,7 +178,7 @@ def _traced(system, method, q0, v0, h, t0, steps, save_every, on_failure) -> Tra
     code = jnp.where(fault == Status.OK.code, code, fault).astype(jnp.int32)
     t = t0 + index * h if rows.t is None else rows.t
     if on_failure == "nan":
-        # Multiplied, not chosen: derivatives become NaN with the values.
+        # Multiplication, rather than a choice, makes the derivatives NaN too.
         lost = (fault != Status.OK.code) | ((code != Status.OK.code) & (index > done))
         spoilt = jnp.where(lost, jnp.nan, 1.0)
         rows = jax.tree.map(lambda x: x * spoilt.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype), rows)
@@ -194,14 +198,14 @@ def _run(loop, system, method, start, h, t0, steps, save_every, progress) -> Tra
                 count = min(count, steps - before, CAPACITY * save_every)
                 began = time.perf_counter()
                 chunk = loop.run(save_every, count)
-                # One assignment, so that Ctrl-C finds the list either with the whole chunk or without it. A
-                # chunk without rows makes way for the next: memory does not grow with the number of steps.
+                # One assignment, so that Ctrl-C finds the list either with the whole chunk or without it. The next
+                # chunk replaces one without rows, so that memory does not grow with the number of steps.
                 place = len(chunks) if len(chunks[-1].rows.q) else len(chunks) - 1
                 chunks[place:] = [chunk]
                 elapsed = time.perf_counter() - began
                 advance(chunks[-1].done)
-                # The first call compiles, so it says nothing about speed; growth is bounded, so that a slow
-                # method never gets a chunk that Ctrl-C would have to wait for.
+                # The first call compiles, so its time says nothing about speed. Growth is bounded, so that Ctrl-C
+                # never has to wait for a long chunk of a slow method.
                 if before:
                     fitting = (chunks[-1].done - before) * CHUNK_SECONDS / elapsed
                     count = max(1, min(int(fitting), 32 * count))
@@ -224,7 +228,7 @@ def _run(loop, system, method, start, h, t0, steps, save_every, progress) -> Tra
 
 @contextlib.contextmanager
 def _telling_of_closures() -> Iterator[None]:
-    """The one way a traced value gets here unseen is inside the user's functions."""
+    """Explains JAX's errors about traced values: the user's functions are the only way for one to get here unseen."""
     try:
         yield
     except (
@@ -245,16 +249,16 @@ def saved_steps(steps: int, save_every: int) -> np.ndarray:
 
 
 def check_method(method: Any) -> None:
-    """Refuses what is not a method."""
+    """Refuses anything that is not a method."""
     if not isinstance(method, Method):
         raise ValueError(f"expected a method such as FrameGradient(), got {method!r}")
 
 
 def counted_steps(method: Any, h: Any, steps: Any, t0: Any, t1: Any) -> Any:
-    """The number of steps, from the time of the end where that is given."""
+    """The number of steps, computed from the time of the end if that is given."""
     if (steps is None) == (t1 is None):
         what = "both" if t1 is not None else "neither"
-        raise ValueError(f"give steps, the number of steps, or t1, the time of the end; {what} came")
+        raise ValueError(f"give either steps, the number of steps, or t1, the time of the end; got {what}")
     if t1 is None:
         return steps
     if is_traced((h, t0, t1)) or getattr(method, "variable_step", False):
@@ -270,11 +274,11 @@ def counted_steps(method: Any, h: Any, steps: Any, t0: Any, t1: Any) -> Any:
         )
     number = (float(t1) - float(t0)) / float(h)
     whole = round(number)
-    # Sizes such as 0.1 are rounded, and so is the quotient.
+    # Step sizes such as 0.1 are rounded, and so is the quotient.
     if abs(number - whole) > 1e-9 * max(1.0, number):
         fitting = (float(t1) - float(t0)) / np.ceil(number)
         raise ValueError(
-            f"from t0 = {t0!r} to t1 = {t1!r} are {number:.6g} steps of h = {h!r}, not a whole number; take "
+            f"from t0 = {t0!r} to t1 = {t1!r} takes {number:.6g} steps of h = {h!r}, not a whole number; take "
             f"h = {fitting:.16g}, or t1 = {float(t0) + np.floor(number) * float(h):.16g}"
         )
     return whole

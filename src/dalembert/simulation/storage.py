@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 ARRAYS = ("q", "v", "v_full")
 FORMAT, KIND = 2, "dalembert trajectory"
-"""Format 1, that of version 0.8 and before, has no digests."""
+"""Format 1, used by version 0.8 and before, has no digests."""
 
 
 def versions() -> dict[str, str]:
@@ -63,7 +63,7 @@ def _options(system: System) -> dict[str, str]:
 
 
 def to_xarray(sol: Trajectory) -> "xarray.Dataset":
-    """A dataset with dimensions time, coordinate and constraint; of an ensemble, with member first."""
+    """A dataset with dimensions time, coordinate and constraint; for an ensemble, member comes first."""
     import xarray
 
     if is_traced(sol.q):
@@ -73,7 +73,7 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
     units = list(system.units) if system is not None else stored["units"]
     many = ("member",) if np.ndim(sol.q) == 3 else ()
     rows = (*many, "time")
-    # On a group velocities have components of their own.
+    # On a group, velocities have components of their own.
     moving = list(system.velocity_names) if system is not None else stored["velocities"]
     across = {"q": "coordinate", "v": "coordinate" if moving == names else "velocity"}
     across["v_full"] = across["v"]
@@ -106,11 +106,11 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
         "v_full": "the method's own velocity",
         "near": "configuration, without the full turns of its angles",
         "multipliers": "Lagrange multipliers: d/dt dL/dv - dL/dq = A(q)^T lam",
-        "t_multipliers": "time at which the multipliers count",
+        "t_multipliers": "time to which the multipliers belong",
         "energy": "total energy of v",
         "energy_full": "total energy of v_full",
-        "constraint_residual": "largest entry of A(q) v, or of A v - b where the constraints are affine",
-        "moving_energy": "total energy less p . Z, Z the drift of affine constraints",
+        "constraint_residual": "largest entry of A(q) v, or of A v - b if the constraints are affine",
+        "moving_energy": "total energy minus p . Z, where Z is the drift of affine constraints",
     }
     for name, text in long_names.items():
         if name in data:
@@ -149,7 +149,7 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
 
 
 def _measures_of(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
-    """What the system's functions say of the rows; of functions that changed since the run, nothing."""
+    """What the system's functions measure at the rows; only the multipliers if they have changed since the run."""
     if not sol.changed:
         return {
             "multipliers": ((*rows, "constraint"), np.asarray(sol.multipliers)),
@@ -168,7 +168,7 @@ def _measures_of(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _step_data(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
-    """What the method says of its steps, and the moving energy where the constraints are affine."""
+    """The method's numbers about its steps, and the moving energy if the constraints are affine."""
     n, found = np.shape(sol.q)[-1], {}
     for name, x in sol.step_data.items():
         axes = [
@@ -182,9 +182,9 @@ def _step_data(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
 
 
 def save(sol: Trajectory, path: Any, overwrite: bool = False) -> None:
-    """Writes to PATH.zarr (a folder) or PATH.nc (NetCDF 4), in one piece or not at all.
+    """Writes to PATH.zarr (a folder) or PATH.nc (NetCDF 4), completely or not at all.
 
-    A trajectory that is there already is replaced with `overwrite=True` alone, anything else never.
+    An existing trajectory is replaced only with `overwrite=True`; anything else is never replaced.
     """
     path = Path(path)
     check_target(path, overwrite)
@@ -200,12 +200,12 @@ def save(sol: Trajectory, path: Any, overwrite: bool = False) -> None:
                     (new / name).parent.mkdir(parents=True, exist_ok=True)
                     put(new / name, content)
                 sync(here for here in [*new.rglob("*"), new] if here.is_dir())
-            check_target(path, overwrite)  # something may have come there meanwhile
+            check_target(path, overwrite)  # something may have appeared there in the meantime
             replace(new, where)
     except FileExistsError:
         raise
     except OSError as error:
-        kept = "; what was there is as it was" if path.exists() else ""
+        kept = "; what was there is unchanged" if path.exists() else ""
         said = f"{path} could not be written: {error.strerror or error}{kept}. Make room, or choose another place"
         failure = OSError(said)
         failure.errno = error.errno
@@ -223,13 +223,13 @@ def check_target(path: Path, overwrite: bool) -> None:
     restore(where)
     if where.is_dir() and not any(where.iterdir()):
         if path.suffix == ".zarr":
-            return  # an empty folder holds nothing to lose
+            return  # an empty folder has nothing to lose
         raise FileExistsError(f"{path} is a folder; choose another name")
     if not where.exists():
         return
     foreign = _foreign(where, path.suffix)
     if not foreign and aside(where).exists() and not _foreign(aside(where), path.suffix):
-        remove(aside(where))  # of a save that was killed when all was done but this
+        remove(aside(where))  # left by a save that was killed when only this remained to be done
     if foreign:
         raise FileExistsError(f"{path} exists and {foreign}; it is never overwritten: choose another name")
     if not overwrite:
@@ -240,7 +240,7 @@ def check_target(path: Path, overwrite: bool) -> None:
 
 
 def _foreign(path: Path, suffix: str) -> str:
-    """Why what is there is not a trajectory that this library wrote; empty where it is one."""
+    """Why the file or folder is not a trajectory that this library wrote; empty if it is one."""
     if path.is_dir() != (suffix == ".zarr"):
         return f"is a {'folder' if path.is_dir() else 'file'}, as no trajectory of this kind is"
     if suffix == ".nc":
@@ -248,7 +248,7 @@ def _foreign(path: Path, suffix: str) -> str:
             return ""
         try:
             found = _old_attributes(path)
-        except Exception:  # whatever HDF5 makes of a file that is something else
+        except Exception:  # HDF5 may raise anything if the file is something else
             found = {}
         return "" if _is_old(found) else "is not a trajectory that this library wrote"
     if (path / MANIFEST).is_file():
@@ -289,8 +289,8 @@ def _zarr_files(data: "xarray.Dataset") -> dict[str, bytes]:
     from numcodecs import CRC32, Zstd
     from zarr.storage import MemoryStore
 
-    # Zarr 2, because text arrays have no settled form in Zarr 3 yet. The checksum is for those who read the folder
-    # without `load`.
+    # Zarr 2, because text arrays have no settled form in Zarr 3 yet. The checksum is for readers that do not use
+    # `load`.
     codecs = {name: {"filters": [Zstd(1), CRC32()], "compressors": None} for name in data.variables}
     kept: dict[str, Any] = {}
     data.to_zarr(MemoryStore(kept), mode="w", zarr_format=2, consolidated=True, encoding=codecs)
@@ -300,8 +300,10 @@ def _zarr_files(data: "xarray.Dataset") -> dict[str, bytes]:
 
 
 def _netcdf(data: "xarray.Dataset") -> bytes:
-    """The dataset as a NetCDF file with its digest behind: HDF5 itself writes to memory alone, where it cannot fail
-    half-way, and readers of HDF5 ignore what comes after its end."""
+    """The dataset as a NetCDF file, followed by its digest.
+
+    HDF5 writes only to memory, where it cannot fail half-way, and readers of HDF5 ignore what follows its end.
+    """
     checked = {
         name: {"fletcher32": True}
         for name, x in data.variables.items()
@@ -323,7 +325,8 @@ def _tail(path: Path) -> bytes:
 
 
 def _read(path: Path, suffix: str) -> "xarray.Dataset":
-    """The dataset in a file, its digests checked before anything looks into it; Damaged where they do not match."""
+    """The dataset in a file, whose digests are checked before anything else reads it; raises Damaged if they do not
+    match."""
     import xarray
 
     if suffix == ".nc":
@@ -368,22 +371,22 @@ def _verified(data: "xarray.Dataset", checked: bool) -> "xarray.Dataset":
 
 
 def load(path: Any, system: System | None = None, check: bool = True) -> Trajectory:
-    """Reads what `save` wrote. Give the system to compute further with it: it must be that of the run.
+    """Reads what `save` wrote. To compute further with the trajectory, give the system, which must be that of the run.
 
-    `check=False` takes the system as it is.
+    With `check=False` the system is accepted without comparing it with the file.
     """
     path = Path(path)
     if path.suffix not in (".zarr", ".nc"):
         raise ValueError(f"load knows the suffixes .zarr and .nc (NetCDF), got {path.name!r}")
     where = path.resolve()
     if not path.exists() and aside(where).exists():
-        where = aside(where)  # a save was cut off between its two last steps
+        where = aside(where)  # a save was interrupted between its last two steps
     elif not path.exists():
         raise FileNotFoundError(f"no trajectory at {path}")
     try:
         data = _read(where, path.suffix)
     except Damaged as error:
-        raise Damaged(f"{path} is damaged and was not read: {error}. Take a copy, or run it again") from None
+        raise Damaged(f"{path} is damaged and was not read: {error}. Use a copy, or run it again") from None
     except MemoryError:
         raise
     except Exception as error:
@@ -402,8 +405,8 @@ def load(path: Any, system: System | None = None, check: bool = True) -> Traject
         ) from error
     if told["format"] == 1:
         warnings.warn(
-            f"{path} was written by version 0.8 or before, without digests: whether it is as it was cannot be "
-            "checked. Save it again to have them",
+            f"{path} was written by version 0.8 or before, without digests: its integrity cannot be checked. Save "
+            "it again to add digests",
             stacklevel=3,
         )
     if system is not None:
@@ -427,20 +430,20 @@ def _varied(sol: Trajectory, system: System) -> System:
 
 
 def _difference(sol: Trajectory, system: System, check: bool) -> str:
-    """What shows that a run is not one of this system; empty where nothing does."""
+    """A difference that shows that the run is not one of this system; empty if there is none."""
     stored = sol.stored or {}
     if list(system.coordinates) != stored["coordinates"]:
         return f"the file has the coordinates {stored['coordinates']}, but the system given has {system.coordinates}"
     if not check:
         return ""
-    remedy = "give the system of the run, or check=False to take this one all the same"
+    remedy = "give the system of the run, or check=False to accept this one anyway"
     for what, before, now in (
         ("parameter", json.loads(stored["parameters"]), _parameters(system)),
         ("option", json.loads(stored["options"]), _options(system)),
     ):
         for name in [*before, *(key for key in now if key not in before)]:
             one, other = (told.get(name, "nothing") for told in (before, now))
-            # NaN is like itself here, and a number of 32 bits like that of 64 with the same decimals.
+            # NaN equals itself here, and a 32-bit number equals the 64-bit number with the same decimals.
             if repr(one) != repr(other) and not _alike(one, other):
                 return f"the {what} {name} is {_brief(one)} in the file, but {_brief(other)} in the system; {remedy}"
     different = unlike(sol, system)
@@ -461,8 +464,11 @@ def _brief(value: Any) -> str:
 
 
 def unlike(sol: Trajectory, system: System) -> str:
-    """Whether energy and constraint at a few rows are not those that the file has: two systems of functions may have
-    the same names and parameters. Of an ensemble the first member is looked at."""
+    """How energy or constraint at a few rows differ from those in the file; empty if they agree.
+
+    Two systems made from functions may have the same names and parameters. For an ensemble only the first member is
+    compared.
+    """
     stored = sol.stored or {}
     leaves, tree = jax.tree.flatten(system)
     if np.ndim(sol.q) == 3:
@@ -474,8 +480,8 @@ def unlike(sol: Trajectory, system: System) -> str:
     if "energy" not in stored:
         return ""
     energy, residual = (np.asarray(stored[name])[first] for name in ("energy", "constraint_residual"))
-    # Other compilers round differently, in the last digits; systems that differ do so in the first ones. Half of the
-    # digits are between the two.
+    # Other compilers round differently in the last digits; different systems differ in the first ones. Half of the
+    # digits lies between the two.
     near = float(np.sqrt(np.finfo(q.dtype).eps))
     for row in dict.fromkeys((0, len(q) // 2, len(q) - 1)):
         found = [float(x) for x in _measures(system, t[row], q[row], near_q[row], v[row])]
@@ -490,14 +496,14 @@ def unlike(sol: Trajectory, system: System) -> str:
 
 @jit_fast_compile
 def _measures(system: System, t: Any, q: Any, near: Any, v: Any) -> tuple[Any, ...]:
-    """Energy and residual of the constraint, each with the size of the terms that may cancel in it."""
+    """The energy and the residual of the constraint, each with the size of the terms that may cancel in it."""
     here = system.at(t)
     terms = jnp.max(jnp.abs(here.rows(q)) @ jnp.abs(v), initial=0.0)
     return total_energy(here, near, v), here.potential(near), residual_at(here, q, v), terms
 
 
 def _traits(data: "xarray.Dataset") -> list[str]:
-    """The names of the system's traits; files before version 0.10 tell of two of them only."""
+    """The names of the system's traits; files before version 0.10 show only two of them."""
     if "traits" in data.attrs:
         return json.loads(data.attrs["traits"])
     old = {Trait.GROUP: data.attrs.get("group"), Trait.AFFINE: "moving_energy" in data}

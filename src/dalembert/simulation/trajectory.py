@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     import xarray
 
 
-# Filled by the package itself, so that this layer needs to know nothing about pictures.
+# The package itself fills this dictionary, so that this layer needs to know nothing about pictures.
 views: dict[str, Callable[..., Any]] = {}
 
 
 def residual_at(m: Mechanics, q, v):
-    """The largest entry of A(q) v, or of A(q) v - b(q) where the constraints are affine."""
+    """The largest entry of A(q) v, or of A(q) v - b(q) if the constraints are affine."""
     return jnp.max(jnp.abs(jnp.sum(m.rows(q) * v, axis=-1) - m.offsets(q)), initial=0.0)
 
 
@@ -57,67 +57,69 @@ def _over_members(function: Callable, varied: tuple[bool, ...], tree: Any) -> Ca
 
 
 class Trajectory(eqx.Module):
-    """Times, states and multipliers of a run, and what they say about energy and constraints.
+    """The times, states and multipliers of a run, with its energy, its constraint residual and other measurements.
 
-    Row 0 is the start. `v` satisfies the constraint; `v_full` is the method's own velocity, which differs
-    for methods that live on all of TQ. Of an ensemble every array has the members first, as in q (N, K, n).
-    Multipliers follow d/dt dL/dv - dL/dq = A(q)^T lam and count at the times `t_multipliers`, not always at `t`; of a
-    system given by a frame alone they refer to one-forms computed from it, which may change from row to row.
+    Row 0 is the start. `v` satisfies the constraint; `v_full` is the method's own velocity, which differs from `v`
+    for methods that live on all of TQ. In an ensemble the first axis of every array is the member, as in q (N, K, n).
+    The multipliers satisfy d/dt dL/dv - dL/dq = A(q)^T lam and belong to the times `t_multipliers`, which are not
+    always `t`. If only a frame describes the system, they refer to one-forms computed from it, which may change from
+    row to row.
     """
 
     t: Float[Numbers, "*_ rows"]
-    """(K,) times."""
+    """The times, shape (K,)."""
     q: Float[Numbers, "*members rows n"]
-    """(K, n) configurations."""
+    """The configurations, shape (K, n)."""
     v: Float[Numbers, "*members rows k"]
-    """(K, n) velocities, which satisfy the constraint."""
+    """The velocities, shape (K, n), which satisfy the constraint."""
     v_full: Float[Numbers, "*members rows k"]
-    """(K, n) the method's own velocities."""
+    """The method's own velocities, shape (K, n)."""
     lam: Float[Numbers, "*members rows m"] | None
-    """(K, m) the method's multipliers; None where they are those of the exact motion."""
+    """The method's multipliers, shape (K, m); None stands for those of the exact motion."""
     code: Int[Numbers, "*members"]
     steps: Int[Numbers, "*members"]
-    """How many steps succeeded."""
+    """The number of steps that succeeded."""
     residual: Float[Numbers, "*members"]
-    """Size of the last correction of the last step's Newton solve, relative to the velocity."""
+    """The size of the last correction in the Newton solve of the last step, relative to the velocity."""
     system: System | None
     method: Method | None
     h: Any
     save_every: int = eqx.field(static=True)
     varied: tuple[bool, ...] | None = eqx.field(static=True, default=None)
-    """Of an ensemble: which leaves of (system, method) hold one value per member."""
+    """For an ensemble, which leaves of (system, method) hold one value per member."""
     stored: dict[str, Any] | None = None
-    """What a file told of a run whose system is not at hand."""
+    """What a file says about a run whose system is not at hand."""
     near: Float[Numbers, "*members rows n"] | None = None
-    """(K, n) the configurations without the full turns of their angles, as the method knows them: an angle of many
-    turns has lost digits. None where there are no angles."""
+    """The configurations without the full turns of their angles, shape (K, n), as the method knows them: an angle of
+    many turns has lost digits. None if there are no angles."""
     fingerprint: int | None = eqx.field(static=True, default=None)
-    """Of what the system's functions read when the run was made; they must still read the same to be measured by."""
+    """A fingerprint of what the system's functions read when the run was made; only functions that still read the same
+    may measure the run."""
     step_data: dict[str, Shaped[Numbers, "*members rows"]] = eqx.field(default_factory=dict)
-    """(K,) numbers the method says of the step that ends at a row, by name; those of EDLA are in its docstring."""
+    """The method's numbers about the step that ends at a row, by name, shape (K,); EDLA's docstring lists its own."""
 
     told = Renamed("step_data")
 
     @property
     def traits(self) -> frozenset[Trait]:
-        """What kind of system it is; of a run that was loaded without its system, what its file says."""
+        """The traits of the system; if the run was loaded without its system, those that the file says."""
         if self.system is not None:
             return lower(self.system).traits
         return frozenset(Trait[name] for name in (self.stored or {}).get("traits", ()))
 
     @property
     def multipliers(self) -> Float[Numbers, "*members rows m"]:
-        """(K, m) multipliers of the one-forms."""
+        """The multipliers of the one-forms, shape (K, m)."""
         if self.lam is not None:
             return self.lam
         return self._measured("multipliers", _multiplier, self.v)
 
     @property
     def t_multipliers(self) -> Float[Numbers, "*_ rows"]:
-        """(K,) the times at which the rows of `multipliers` count: `t`, or the middle or beginning of the last step.
+        """The times of the rows of `multipliers`, shape (K,): `t`, or the middle or beginning of the last step.
 
-        Those of DLA, DLA01 and DiscreteGradient are means over the step that ends at the row, and so belong to its
-        middle; those of VariationalDLA and EDLA act at its beginning. Row 0 has the start's own.
+        The multipliers of DLA, DLA01 and DiscreteGradient are means over the step that ends at the row, and so belong
+        to its middle. Those of VariationalDLA and EDLA act at its beginning. Row 0 has the multipliers at the start.
         """
         if self.method is None:
             return self._stored("t_multipliers")
@@ -130,7 +132,7 @@ class Trajectory(eqx.Module):
 
     @property
     def status(self) -> Any:
-        """How the run ended, or each member of an ensemble (inside other JAX code: its number, zero for success)."""
+        """How the run, or each member of an ensemble, ended; inside other JAX code its number, zero for success."""
         if is_traced(self.code):
             return self.code
         if np.ndim(self.code):
@@ -139,7 +141,7 @@ class Trajectory(eqx.Module):
 
     @property
     def message(self) -> str:
-        """How the run ended, in words, with step, time, residual and what to try."""
+        """How the run ended, in words, with the step, the time, the residual and what to try."""
         if np.ndim(self.code):
             failed = np.flatnonzero(np.asarray(self.code))
             if not failed.size:
@@ -172,21 +174,24 @@ class Trajectory(eqx.Module):
         return float(self.t[0]) + int(self.steps) * float(self.h)
 
     def energy(self, full: bool = False) -> Float[Numbers, "*members rows"]:
-        """(K,) total energy of v, or with `full=True` of the method's own velocity; of EDLA E^+ of the steps."""
+        """The total energy of v, shape (K,), or with `full=True` that of the method's own velocity (for EDLA, E^+)."""
         if full and "E_plus" in self.step_data:
             return self.step_data["E_plus"]
         name, v = ("energy_full", self.v_full) if full else ("energy", self.v)
         return self._measured(name, total_energy, v, self.near)
 
     def moving_energy(self) -> Float[Numbers, "*members rows"]:
-        """(K,) of affine constraints: the energy less p . Z, Z the drift; kept where Z moves along a symmetry."""
+        """The energy minus p . Z, shape (K,), for affine constraints with drift Z.
+
+        It is conserved if Z moves along a symmetry.
+        """
         return self._measured("moving_energy", moving_energy, self.v, self.near)
 
     def work(self) -> Float[Numbers, "*members rows"]:
-        """(K,) the work done on the system since the start by forces, affine constraints, and what depends on time.
+        """The work done on the system since the start by forces, affine constraints and time dependence, shape (K,).
 
-        The energy changes by as much. Between two rows it is integrated from the power and its derivative at both, to
-        fourth order in the time between them; zero where the motion keeps its energy.
+        The energy changes by this amount. Between two rows the work is integrated from the power and its derivative at
+        both, to fourth order in the time between them. It is zero if the motion conserves its energy.
         """
         if self.system is not None and lower(self.system).conservative:
             return self._plain(jnp.zeros(np.shape(self.q)[:-1]))
@@ -201,22 +206,22 @@ class Trajectory(eqx.Module):
         )
 
     def constraint_residual(self) -> Float[Numbers, "*members rows"]:
-        """(K,) the largest entry of A(q) v, or of A(q) v - b(q) where the constraints are affine."""
+        """The largest entry of A(q) v, or of A(q) v - b(q) if the constraints are affine, shape (K,)."""
         return self._measured("constraint_residual", residual_at, self.v)
 
     def parasitic_amplitude(self) -> Float[Numbers, "*members rows"]:
-        """(K,) of a GNI or leap-frog: the size of the part of its velocity that changes sign every step.
+        """For a GNI or leap-frog, the size of the part of its velocity that changes sign every step, shape (K,).
 
-        |u - v - (h/2) M^-1 A^T lam| in the kinetic metric, with the multipliers of the exact motion.
+        It is |u - v - (h/2) M^-1 A^T lam| in the kinetic metric, with the multipliers of the exact motion.
         """
         return parasitic_amplitude(self)
 
     @property
     def elements(self) -> Float[Numbers, "*members rows side side"]:
-        """Of a system on a Lie group: (K, ...) the configurations as matrices."""
+        """For a system on a Lie group, the configurations as matrices, shape (K, ...)."""
         if self.system is None or Trait.GROUP not in self.traits:
             raise ValueError(
-                "elements are those of a Lie group; this run is in coordinates, or without its system"
+                "elements needs a system on a Lie group; this run is in coordinates, or was loaded without its system"
             )
         matrix = jax.vmap(lower(self.system).space.matrix)
         return self._plain((jax.vmap(matrix) if np.ndim(self.q) == 3 else matrix)(jnp.asarray(self.q)))
@@ -247,14 +252,14 @@ class Trajectory(eqx.Module):
         return self.stored[name]
 
     def _measured(self, name: str, function: Callable, v: Any, q: Any = None) -> Any:
-        """function(system, q, v) at every row (and member), or what was stored of it."""
+        """The value of function(system, q, v) at every row (and member), or the stored value."""
         if self.system is None:
             return self._stored(name)
         if self.changed:
             raise ValueError(
                 f"the functions of {self.system.label} have changed since this run (a global, something in a closure, "
-                f"or a method that they use), so they cannot tell its {name.replace('_', ' ')}. Run it again; what "
-                "changes between runs is better a field of the system, or in parameters="
+                f"or a method that they use), so they cannot compute its {name.replace('_', ' ')}. Run it again; "
+                "values that change between runs should be fields of the system, or in parameters="
             )
         system, q = current(self.system), self.q if q is None else q
         if np.ndim(self.q) == 2:
@@ -268,7 +273,7 @@ class Trajectory(eqx.Module):
 
     @property
     def changed(self) -> bool:
-        """Whether the system's functions read something else now than when the run was made."""
+        """Whether what the system's functions read has changed since the run was made."""
         return (
             self.system is not None
             and self.fingerprint is not None
@@ -287,8 +292,8 @@ class Trajectory(eqx.Module):
     def save(self, path: Any, overwrite: bool = False) -> None:
         """Writes the trajectory to a .zarr folder or a .nc (NetCDF) file, by the suffix of `path`.
 
-        It is there in one piece or not at all. A trajectory that is there already is replaced with `overwrite=True`
-        alone, when the new one is complete; anything else is never overwritten.
+        The file is written completely or not at all. An existing trajectory is replaced only with `overwrite=True`, and
+        only when the new one is complete. Anything else is never overwritten.
         """
         from dalembert.simulation.storage import save
 
@@ -308,10 +313,10 @@ class Trajectory(eqx.Module):
         fps: float = 30.0,
         panels: bool = True,
     ) -> Any:
-        """The run in motion, with curves of what it keeps: for a notebook, or written to a .html, .gif or .mp4 file.
+        """The run in motion, with curves of what it conserves; for a notebook, or for a .html, .gif or .mp4 file.
 
-        A long run is shown from its start, so closely that one sees things turn; `t=(a, b)` shows that interval
-        instead, in at most `frames` frames.
+        A long run is shown from its start, with frames close enough together to see things turn. `t=(a, b)` shows that
+        interval instead, in at most `frames` frames.
         """
         return views["animate"](self, path, frames=frames, t=t, fps=fps, panels=panels)
 
@@ -330,7 +335,7 @@ class Trajectory(eqx.Module):
 
 
 class SimulationError(RuntimeError):
-    """A run that could not reach its end. `trajectory` holds everything up to the last good state."""
+    """The run could not reach its end. `trajectory` holds everything up to the last good state."""
 
     def __init__(self, message: str, trajectory: Any):
         super().__init__(message)
@@ -342,4 +347,4 @@ class SimulationError(RuntimeError):
 
 
 class MotionWarning(UserWarning):
-    """A run reached its end, but its method says that the motion is not to be trusted."""
+    """The run reached its end, but its method says that the motion is not to be trusted."""

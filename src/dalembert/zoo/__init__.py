@@ -1,4 +1,4 @@
-"""Systems ready to run, one a file, with the data of the publications they come from."""
+"""Systems ready to run, one per file, with the data of the publications that they come from."""
 
 from dalembert.zoo.chaplygin_sleigh import ChaplyginSleigh
 from dalembert.zoo.group_sleigh import GroupSleigh

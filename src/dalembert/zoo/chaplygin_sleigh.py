@@ -10,10 +10,10 @@ POINTS = ("contact", "mass-centre")
 
 
 class ChaplyginSleigh(System):
-    """A rigid body on a blade, its mass centre a distance `offset` ahead of the blade's contact point.
+    """A rigid body on a blade, with its mass centre a distance `offset` ahead of the blade's contact point.
 
-    coordinates="contact" uses the contact point (the metric then depends on theta), "mass-centre" the centre
-    of mass (constant metric): the same motion. `inertia` is about the centre of mass [ferraro2008].
+    coordinates="contact" uses the contact point, for which the metric depends on theta; "mass-centre" uses the centre
+    of mass, for which it is constant. The motion is the same. `inertia` is about the centre of mass [ferraro2008].
     """
 
     coordinates = ("x", "y", "theta")
@@ -60,7 +60,7 @@ class ChaplyginSleigh(System):
         lever = self.offset if self.point == "mass-centre" else 0.0
 
         def turning(q):
-            """Turning about the blade's contact point."""
+            """A rotation about the blade's contact point."""
             x, y = q[0] - lever * jnp.cos(q[2]), q[1] - lever * jnp.sin(q[2])
             return jnp.stack([y, -x, jnp.ones(())])
 
@@ -76,8 +76,8 @@ class ChaplyginSleigh(System):
     def solution(self, t, q0, v0):
         """The exact motion (q, v) at increasing times t from the start.
 
-        Speed u = R tanh(s), turning rate w = (R/b) sech(s), theta = (b/a) gd(s) with s linear in t and
-        b^2 = (I + m a^2)/m; the path is their integral, taken by Gauss quadrature to rounding.
+        The speed is u = R tanh(s), the turning rate w = (R/b) sech(s), and theta = (b/a) gd(s), with s linear in t and
+        b^2 = (I + m a^2)/m. The path is their integral, computed by Gauss quadrature to rounding.
         """
         t = np.asarray(t, float)
         q0, v0 = np.asarray(q0, float), np.asarray(v0, float)
@@ -89,7 +89,7 @@ class ChaplyginSleigh(System):
         total = np.hypot(u0, b * w0)
 
         def blade(t):
-            """Speed, turning rate and heading."""
+            """The speed, turning rate and heading."""
             if w0 == 0 or a == 0:
                 return np.full_like(t, u0), np.full_like(t, w0), theta0 + w0 * t
             s0 = np.arctanh(u0 / total)
@@ -98,7 +98,7 @@ class ChaplyginSleigh(System):
             side = np.sign(w0)
             return total * np.tanh(s), side * total / b / np.cosh(s), theta0 + side * b / a * gd
 
-        # 20 Gauss points on pieces of at most an eighth of the time scale: error below rounding.
+        # 20 Gauss points on pieces of at most an eighth of the time scale, so that the error is below rounding.
         nodes, weights = np.polynomial.legendre.leggauss(20)
         gaps = np.diff(t, prepend=0.0)
         longest = np.max(np.abs(gaps), initial=0.0)
@@ -115,7 +115,7 @@ class ChaplyginSleigh(System):
 
 
 def sleigh(contact, heading, offset, gyration):
-    """A board with this radius of gyration on a blade and two feet, its mass centre marked."""
+    """The parts of a board with this radius of gyration on a blade and two feet, with its mass centre marked."""
     turn, length, width = scene.about_z(heading), 3.37 * gyration, 0.8 * gyration
 
     def on(forward, left, height):

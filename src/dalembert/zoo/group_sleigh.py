@@ -10,15 +10,15 @@ from dalembert.zoo.chaplygin_sleigh import sleigh
 class GroupSleigh(GroupSystem):
     """The Chaplygin sleigh as a left-invariant body on SE(2).
 
-    Elements are (x, y, theta) of the blade's contact point, body velocities those along the blade, across it (zero)
-    and turning. LieGNI("mid") is the midpoint GNI in contact coordinates.
+    Elements are (x, y, theta) of the blade's contact point. The body velocities are the speed along the blade, the
+    speed across it (zero) and the turning rate. LieGNI("mid") is the midpoint GNI in contact coordinates.
     """
 
     group = groups.SE2()
     step = 0.2
     mass: float = 1.0
     moment: float = 1.0
-    """About the centre of mass."""
+    """The moment of inertia about the centre of mass."""
     offset: float = 0.2
 
     def inertia(self):

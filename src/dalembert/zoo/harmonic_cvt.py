@@ -8,8 +8,8 @@ from dalembert.model import System, scene
 class HarmonicCVT(System):
     """Two oscillators coupled by a gear ratio xi that oscillates by itself.
 
-    V = (x1^2 + x2^2 + xi^2)/2, constraint x1' + xi x2' = 0 [modin2020]. Integrable; keeps the passenger's
-    energy, the driver's energy and a latitude.
+    V = (x1^2 + x2^2 + xi^2)/2, constraint x1' + xi x2' = 0 [modin2020]. The system is integrable: it conserves the
+    energy of the passenger, the energy of the driver and a latitude.
     """
 
     coordinates = ("x1", "x2", "xi")
@@ -29,15 +29,17 @@ class HarmonicCVT(System):
         return {"default": ([1.0, 1.0, 0.5], [*(0.3 * k), 1.0])}
 
     def scene(self, t, q):
-        """The springs of V = xi^2/2 push the wheel to the middle; those of the two angles are inside."""
+        """The springs of V = xi^2/2 push the wheel to the middle; the springs of the two angles are hidden inside."""
         hub = jnp.stack([q[2], jnp.zeros(()), jnp.ones(())])
         ends = (jnp.array([side, 0.0, 1.0]) for side in (-1.9, 1.9))
         return [*transmission(q[0], q[1], q[2], 1.9), *(scene.spring(end, hub, 0.14) for end in ends)]
 
 
 def transmission(x1, x2, ratio, reach):
-    """A disc turned by x2 that drives a wheel of radius 1, turned by x1, at the distance `ratio` from its middle:
-    x1' = -ratio x2'."""
+    """The parts of a disc, turned by x2, that drives a wheel of radius 1, turned by x1.
+
+    The wheel is at the distance `ratio` from the middle of the disc, so x1' = -ratio x2'.
+    """
     left, right = (jnp.array([side, 0.0, 1.0]) for side in (-reach, reach))
     down = jnp.array([1.0, 1.0, -0.12])
     frame = [

@@ -11,8 +11,8 @@ from dalembert.zoo.suslov import settling
 class Heisenberg(GroupSystem):
     """A left-invariant body on H3 that must not move along the centre: body velocity (va, vb, 0), c' = a b'.
 
-    Inertia [[m, 0, t1], [0, m, t2], [t1, t2, mc]]. Without the tilts t1, t2 the body velocity is constant; with them
-    it settles along one direction as that of Suslov's problem does.
+    The inertia is [[m, 0, t1], [0, m, t2], [t1, t2, mc]]. Without the tilts t1, t2 the body velocity is constant; with
+    them it settles along one direction, as in Suslov's problem.
     """
 
     group = groups.H3()

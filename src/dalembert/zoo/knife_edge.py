@@ -10,8 +10,8 @@ class KnifeEdge(System):
     """A blade at (x1, x2) with heading xi that slides along itself and is pulled along x1.
 
     V = -pull x1, constraint -sin(xi) x1' + (cos(xi) - eps) x2' = 0 [modin2020]. For eps = 0 the motion is a
-    cycloid and does not run down the plane; for eps != 0 it gains speed forever. pull = 1 is that of [modin2020];
-    without it both directions of the plane are symmetries.
+    cycloid and does not run down the plane; for eps != 0 it gains speed for ever. [modin2020] has pull = 1; with
+    pull = 0 both directions of the plane are symmetries.
     """
 
     coordinates = ("x1", "x2", "xi")
@@ -45,7 +45,7 @@ class KnifeEdge(System):
         ]
 
     def solution(self, t, q0, v0):
-        """The exact motion (q, v) at times t, for eps = 0.
+        """The exact motion (q, v) at times t, for eps = 0 and pull = 1.
 
         xi = xi0 + eta t, and the speed v along the blade satisfies v' = cos(xi).
         """

@@ -7,7 +7,7 @@ from dalembert.zoo.rolling_disk import RollingDisk
 
 
 class MobileRobot(RollingDisk):
-    """The rolling disk whose heading moves in the potential strength sin(xi); strength 1 is that of [modin2020]."""
+    """The rolling disk with a heading that moves in the potential strength * sin(xi); [modin2020] has strength 1."""
 
     strength: float = 1.0
 
@@ -27,7 +27,7 @@ class MobileRobot(RollingDisk):
         return [*super().scene(t, q), fork(-0.16), fork(0.16), body]
 
     def sections(self):
-        """The potential leaves translations and rolling; turning changes it."""
+        """Translations and rolling leave the potential as it is; turning changes it."""
         return {"rolling": super().sections()["rolling"]}
 
     def starts(self):

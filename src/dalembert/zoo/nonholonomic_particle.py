@@ -10,7 +10,7 @@ from dalembert.model import System
 
 
 class NonholonomicParticle(System):
-    """A particle in space with z' = y x', in any potential (a function of q); free by default.
+    """A particle in space with z' = y x', in any potential (a function of q); it is free by default.
 
     Equations: [ferraro2008] section 5.1.
     """
@@ -45,7 +45,7 @@ class NonholonomicParticle(System):
         return {"y'": lambda q, v: v[1], "x' sqrt(1 + y^2)": lambda q, v: v[0] * jnp.sqrt(1 + q[1] ** 2)}
 
     def generators(self, q):
-        """Translations, which change the potential."""
+        """Translations; none with a potential, which they change."""
         return jnp.eye(3) if self.field is None else jnp.zeros((3, 0))
 
     def sections(self):
@@ -57,7 +57,7 @@ class NonholonomicParticle(System):
         }
 
     def solution(self, t, q0, v0):
-        """The exact motion (q, v) at times t of the free particle: y' and x' sqrt(1 + y^2) are constant."""
+        """The exact motion (q, v) of the free particle at times t; y' and x' sqrt(1 + y^2) are constant."""
         if self.field is not None:
             raise ValueError("NonholonomicParticle has a closed solution without a potential only")
         t = np.asarray(t, float)

@@ -6,10 +6,10 @@ from dalembert.model import System, scene
 
 
 class ParticleWithWheel(System):
-    """A particle with z' = y x' that carries a wheel, angle s: L = (x'^2 + y'^2 + z'^2)/2 + J (1 + x^2/2) s'^2/2
-    + c y' s' - k (x^2 + y^2)/2.
+    """A particle with z' = y x' that carries a wheel with angle s.
 
-    The wheel's momentum is kept: s is a horizontal symmetry, and z makes the rest Chaplygin.
+    L = (x'^2 + y'^2 + z'^2)/2 + J (1 + x^2/2) s'^2/2 + c y' s' - k (x^2 + y^2)/2. The momentum of the wheel is
+    conserved, because s is a horizontal symmetry, and z makes the rest a Chaplygin system.
     """
 
     coordinates = ("x", "y", "z", "s")
@@ -33,7 +33,7 @@ class ParticleWithWheel(System):
         return [*super().scene(t, q), scene.disc(q[:3], q[3], 0.9, 0.12, relative=True)]
 
     def generators(self, q):
-        """Shifts of z, turns of the wheel."""
+        """Translations of z, and turns of the wheel."""
         return jnp.eye(4)[:, 2:]
 
     def sections(self):

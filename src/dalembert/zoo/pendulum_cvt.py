@@ -9,7 +9,7 @@ from dalembert.zoo.harmonic_cvt import transmission
 class PendulumCVT(System):
     """Two oscillators coupled by the gear ratio sin(xi) of a pendulum xi.
 
-    V = (x1^2 + x2^2)/2 + 1 - cos(xi) + (eps/2) sin(2 xi), constraint x1' + sin(xi) x2' = 0 [modin2020]; for
+    V = (x1^2 + x2^2)/2 + 1 - cos(xi) + (eps/2) sin(2 xi), constraint x1' + sin(xi) x2' = 0 [modin2020]. For
     eps != 0 the rotating driver is not reversible, which separates integrators that work from those that
     do not. Erratum: the printed driver potential has the wrong sign.
     """
@@ -36,7 +36,7 @@ class PendulumCVT(System):
         }
 
     def scene(self, t, q):
-        """The wheel follows the bob sideways, by a thin bar between the two."""
+        """The transmission and the pendulum; a thin bar makes the wheel follow the bob sideways."""
         pivot, top, foot = (jnp.array(x) for x in ([0.0, 0.0, 3.4], [0.0, 1.8, 3.4], [0.0, 1.8, -0.12]))
         bob = pivot + jnp.stack([jnp.sin(q[2]), jnp.zeros(()), -jnp.cos(q[2])])
         stand = [scene.rod(top, end, 0.06, scene.LIGHT) for end in (pivot, foot)]

@@ -1,4 +1,4 @@
-"""Particles whose constraint or potential changes with time."""
+"""Particles whose constraint or potential depends on time."""
 
 import jax.numpy as jnp
 
@@ -6,8 +6,10 @@ from dalembert.model import RheonomicSystem, scene
 
 
 class RheonomicParticle(RheonomicSystem):
-    """A particle with z' = (1 + beat sin t) y x' + shake cos t, in V = stiffness (x^2 + y^2)/2: affine, and dependent
-    on time."""
+    """A particle with the affine, time-dependent constraint z' = (1 + beat sin t) y x' + shake cos t.
+
+    The potential is V = stiffness (x^2 + y^2)/2.
+    """
 
     coordinates = ("x", "y", "z")
     step = 0.05
@@ -34,7 +36,7 @@ class RheonomicParticle(RheonomicSystem):
 class TravellingWell(RheonomicSystem):
     """A particle with z' = y x' in V = x^2/2 + (y - c t)^2, a well that travels along y.
 
-    Going with the well is a symmetry of space and time, and horizontal: c p_y less the energy is kept.
+    Moving with the well is a horizontal symmetry of space and time, so c p_y minus the energy is conserved.
     """
 
     coordinates = ("x", "y", "z")
@@ -51,7 +53,7 @@ class TravellingWell(RheonomicSystem):
         return jnp.array([[-q[1], 0.0, 1.0]])
 
     def generators(self, t, q):
-        """Time and y together, as the well goes."""
+        """Translations of time and y together, as the well moves."""
         return jnp.stack([jnp.ones(()), jnp.zeros(()), jnp.asarray(self.c, float), jnp.zeros(())])[:, None]
 
     def sections(self):

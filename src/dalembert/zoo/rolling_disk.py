@@ -8,8 +8,8 @@ from dalembert.model import System, scene
 class RollingDisk(System):
     """A disk that rolls upright: contact point (x1, x2), rolling angle x3, heading xi, all masses 1.
 
-    Constraints x1' + cos(xi) x3' = 0, x2' + sin(xi) x3' = 0 [modin2020]; no potential, so it rolls on a
-    circle.
+    The constraints are x1' + cos(xi) x3' = 0 and x2' + sin(xi) x3' = 0 [modin2020]. There is no potential, so the disk
+    rolls on a circle.
     """
 
     coordinates = ("x1", "x2", "x3", "xi")

@@ -1,4 +1,4 @@
-"""A ball about its centre, with any constraint on its rotation."""
+"""A ball that rotates about its centre, with any constraint on its rotation."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,11 +11,12 @@ DISTRIBUTIONS = ("mixed", "right-invariant", "left-invariant")
 
 
 class RoundBody(GroupSystem):
-    """A body with three equal moments of inertia on SO(3) or S^3, a metric invariant from both sides.
+    """A body with three equal moments of inertia on SO(3) or S^3, that is, with a bi-invariant metric.
 
-    Its angular velocity must be normal to a covector a(g): "right-invariant" to a direction fixed in space,
-    "left-invariant" to one fixed in the body, "mixed" to a combination of both that varies with the orientation:
-    an arbitrary distribution, for which the energy is exact all the same (Theorem 1 of [ferraro2008]).
+    Its angular velocity must be normal to a covector a(g). With "right-invariant" this is a direction fixed in space,
+    with "left-invariant" a direction fixed in the body, and with "mixed" a combination of both that varies with the
+    orientation. "mixed" is an arbitrary distribution, for which LieGNI still conserves the energy exactly (Theorem 1 of
+    [ferraro2008]).
     """
 
     step = 0.1
@@ -51,7 +52,7 @@ class RoundBody(GroupSystem):
         return {"default": (g, w - a * jnp.sum(a * w) / jnp.sum(a * a))}
 
     def scene(self, t, q):
-        """The ball, and in gold the axis about which it must not turn now."""
+        """The ball and, in gold, the axis about which it must not turn at present."""
         turn, centre = self.group.adjoint(q), jnp.zeros(3)
         axis = turn @ self.constraints(q)[0]
         axis = 1.25 * axis / jnp.sqrt(jnp.sum(axis**2))

@@ -9,9 +9,10 @@ from dalembert.model import GroupSystem, scene
 class RubberBall(GroupSystem):
     """A homogeneous ball on a plane that neither slips nor spins about the vertical, in V = k (x1^2 + x2^2)/2.
 
-    The element P of SO(3) takes directions of space to those of the ball, so that turning the ball's own frame
-    multiplies it from the left; its body velocity is minus the angular velocity in space. x1' = -R w2, x2' = R w1 and
-    w3 = 0. SO(3) makes it a Chaplygin system over the point of contact: closed paths turn the ball.
+    The element P of SO(3) takes directions of space to directions of the ball, so that turning the ball's own frame
+    multiplies P from the left; its body velocity is minus the angular velocity in space. The constraints are
+    x1' = -R w2, x2' = R w1 and w3 = 0. SO(3) makes it a Chaplygin system over the point of contact: closed paths turn
+    the ball.
     """
 
     group = Product(SO3(), Rn(2))

@@ -14,13 +14,13 @@ CONVENTIONS = ("relative", "absolute")
 class Snakeboard(System):
     """A board with heading theta, a rotor psi and wheel axles turned by +phi and -phi.
 
-    L = m (x'^2 + y'^2)/2 + (J + 2 J1) theta'^2/2 + J0 psi'^2/2 + J1 phi'^2; the board moves along its
-    heading with x', y', theta' in the ratio r cos(theta) cos(phi), r sin(theta) cos(phi), -sin(phi)
-    [ferraro2008]. convention="absolute" measures phi from a fixed direction, as the preprint does: the
-    distribution is the same with phi - theta for phi, the Lagrangian is not, so it is another system.
-    psi="relative" measures the rotor from the board, J0 (psi' + theta')^2/2, as the device is built; as printed psi
-    is absolute, and the rotor turns by itself.
-    Erratum: the printed one-forms are dependent at cos(phi) = 0, where D is regular; these are not.
+    L = m (x'^2 + y'^2)/2 + (J + 2 J1) theta'^2/2 + J0 psi'^2/2 + J1 phi'^2. The board moves along its heading, and
+    x', y', theta' are in the ratio r cos(theta) cos(phi), r sin(theta) cos(phi), -sin(phi) [ferraro2008].
+    convention="absolute" measures phi from a fixed direction, as the preprint does. The distribution is then the same
+    with phi - theta in place of phi, but the Lagrangian is not, so it is another system. psi="relative" measures the
+    rotor from the board, J0 (psi' + theta')^2/2, as the device is built. As printed, psi is absolute, and the rotor
+    turns by itself.
+    Erratum: the printed one-forms are dependent at cos(phi) = 0, where D is regular; these one-forms are not.
     """
 
     coordinates = ("x", "y", "theta", "psi", "phi")
@@ -50,7 +50,7 @@ class Snakeboard(System):
         return 0.5 * (self.mass * (x**2 + y**2) + turning)
 
     def _along(self, q):
-        """cos(phi) r and -sin(phi), with phi relative to the board."""
+        """The values r cos(phi) and -sin(phi), with phi relative to the board."""
         phi = q[4] if self.convention == "relative" else q[4] - q[2]
         return self.radius * jnp.cos(phi), -jnp.sin(phi)
 
@@ -67,7 +67,7 @@ class Snakeboard(System):
         return {"default": ([0.0, 0.0, theta, 0.0, phi], v0)}
 
     def scene(self, t, q):
-        """The front axle heads along theta - phi, the back one along theta + phi: that is how they move."""
+        """The board on its axles: the front one moves along theta - phi, and the back one along theta + phi."""
         r, theta = jnp.asarray(self.radius, float), q[2]
         phi = q[4] if self.convention == "relative" else q[4] - theta
         psi = q[3] if self.psi == "absolute" else q[3] + theta
@@ -98,8 +98,8 @@ class Snakeboard(System):
         return {"rotor speed": rotor, "steering speed": lambda q, v: v[4]}
 
     def generators(self, q):
-        """SE(2) and turns of rotor and axles: (u, v, w) moves the board by (u - w y, v + w x, w); axles whose angle
-        is absolute turn with it."""
+        """SE(2) and the turns of rotor and axles. (u, v, w) moves the board by (u - w y, v + w x, w); if the angle of
+        the axles is absolute, they turn with the board."""
         zero, one = jnp.zeros(()), jnp.ones(())
         axles = zero if self.convention == "relative" else one
         turn = jnp.stack([-q[1], q[0], one, zero, axles])

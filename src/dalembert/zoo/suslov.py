@@ -8,10 +8,10 @@ from dalembert.model import GroupSystem, scene
 
 
 class Suslov(GroupSystem):
-    """A rigid body about a fixed point on SO(3) whose angular velocity about its third axis is zero.
+    """A rigid body about a fixed point, on SO(3), whose angular velocity about its third axis is zero.
 
-    I w' = I w x w + lam e3, w3 = 0; axes 1 and 2 are chosen with I12 = 0. The products of inertia I13 and I23 make it
-    move: the rotation settles about one axis of the body as it came from the opposite one, at constant energy.
+    I w' = I w x w + lam e3, w3 = 0; axes 1 and 2 are chosen with I12 = 0. Because of the products of inertia I13 and
+    I23 the angular velocity changes: at constant energy it goes from one direction of the body to the opposite one.
     """
 
     group = groups.SO3()
@@ -34,11 +34,11 @@ class Suslov(GroupSystem):
         return {"default": (self.group.identity(), [0.5, 1.0, 0.0])}
 
     def sections(self):
-        """The body's own first and second axis."""
+        """The rotations about the body's own first and second axes."""
         return {f"axis {i + 1}": lambda g, i=i: self.group.adjoint(g)[:, i] for i in range(2)}
 
     def scene(self, t, q):
-        """A block, two weights that tilt its inertia, and in gold the axis about which it must not turn."""
+        """A block, two weights that tilt its inertia, and, in gold, the axis about which it must not turn."""
         turn, centre = self.group.adjoint(q), jnp.zeros(3)
         a, b, c = (jnp.asarray(x, float) for x in (self.i11, self.i22, self.i33))
         edges = jnp.sqrt(jnp.maximum(jnp.stack([b + c - a, a + c - b, a + b - c]), 0.02 * (a + b + c)))
@@ -59,8 +59,8 @@ class Suslov(GroupSystem):
     def solution(self, t, q0, v0):
         """The exact motion (q, v) at times t.
 
-        (sqrt(I11) w1, sqrt(I22) w2) turns on a circle by an angle f with f' = c cos(f - f0): sin(f - f0) = tanh(c t +
-        const). The rotation is the integral of R' = R w, to 1e-12.
+        (sqrt(I11) w1, sqrt(I22) w2) turns on a circle by an angle f with f' = c cos(f - f0), so
+        sin(f - f0) = tanh(c t + const). The rotation is the integral of R' = R w, accurate to 1e-12.
         """
         from scipy.integrate import solve_ivp
 
@@ -80,7 +80,7 @@ class Suslov(GroupSystem):
 
 
 def settling(a, b, i13, i23, w1, w2):
-    """t -> (w1, w2) for a^2 w1' = -(i13 w1 + i23 w2) w2, b^2 w2' = (i13 w1 + i23 w2) w1."""
+    """The function t -> (w1, w2) that solves a^2 w1' = -(i13 w1 + i23 w2) w2, b^2 w2' = (i13 w1 + i23 w2) w1."""
     radius, angle = np.hypot(a * w1, b * w2), np.arctan2(b * w2, a * w1)
     centre, speed = np.arctan2(i23 / b, i13 / a), radius * np.hypot(i13 / a, i23 / b) / (a * b)
     side = np.cos(angle - centre)

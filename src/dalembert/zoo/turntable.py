@@ -7,13 +7,13 @@ from dalembert.model import System, scene
 
 
 class BallOnTurntable(System):
-    """A round ball that rolls without slipping on a table turning at the rate Omega; the constraint is affine.
+    """A ball that rolls without slipping on a table turning at the rate Omega; the constraint is affine.
 
-    x1' - a w2 = -Omega x2, x2' + a w1 = Omega x1, w the ball's angular velocity in space. The inertia is that of a
-    ball, k m a^2 (k = 2/5 where it is homogeneous), so w1, w2, w3 obey the equations of rates of angles, which the
-    coordinates s1, s2, s3 are: w = s'. They are no orientation. The centre moves on circles at the rate
-    Omega k/(1 + k), 2/7 of the table's for k = 2/5 [neimark1972]. On a table that is tilted (gravity `tilt` against
-    x1) it moves along cycloids, across the slope and not down it.
+    x1' - a w2 = -Omega x2, x2' + a w1 = Omega x1, where w is the ball's angular velocity in space. The moment of
+    inertia is k m a^2 about every axis (k = 2/5 for a homogeneous ball), so w1, w2, w3 obey the same equations as the
+    rates of three coordinates s1, s2, s3: w = s'. These coordinates are not an orientation. The centre moves on circles
+    at the rate Omega k/(1 + k), which is 2/7 of the table's rate for k = 2/5 [neimark1972]. On a tilted table (gravity
+    `tilt` against x1) it moves along cycloids, across the slope and not down it.
     """
 
     coordinates = ("x1", "x2", "s1", "s2", "s3")
@@ -36,7 +36,7 @@ class BallOnTurntable(System):
         return jnp.array([[1.0, 0.0, 0.0, -a, 0.0], [0.0, 1.0, a, 0.0, 0.0]])
 
     def drift(self, q):
-        """The centre carried along with the table, without spin."""
+        """The velocity of a ball whose centre moves with the table and which does not spin."""
         return self.rate * jnp.stack([-q[1], q[0], *jnp.zeros(3)])
 
     def starts(self):
@@ -68,7 +68,7 @@ class BallOnTurntable(System):
         carried = -1j * tilt / (float(self.k) * rate)
         u = carried + (u0 - carried) * np.exp(1j * turn * t)
         x = x0 + carried * t + (u0 - carried) * (np.exp(1j * turn * t) - 1) / (1j * turn)
-        # a (w1 + i w2) = i (x' - i rate x), which is a derivative but for the last term's integral.
+        # a (w1 + i w2) = i (x' - i rate x); integrating it needs the integral of x.
         whole = x0 * t + carried * t**2 / 2
         whole = whole + (u0 - carried) * ((np.exp(1j * turn * t) - 1) / (1j * turn) - t) / (1j * turn)
         w, s = 1j * (u - 1j * rate * x) / a, 1j * (x - x0 - 1j * rate * whole) / a

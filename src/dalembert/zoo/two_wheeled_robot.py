@@ -6,12 +6,12 @@ from dalembert.model import System, scene
 
 
 class TwoWheeledRobot(System):
-    """A cart on two driven wheels: axle's middle (x, y), heading theta, wheel angles psi1 (left) and psi2 (right).
+    """A cart on two wheels: middle of the axle (x, y), heading theta, wheel angles psi1 (left) and psi2 (right).
 
     L = m (x'^2 + y'^2)/2 + m a theta' (cos(theta) y' - sin(theta) x') + J theta'^2/2 + Jw (psi1'^2 + psi2'^2)/2
-    - k (psi1^2 + psi2^2)/2, the mass centre a distance a ahead of the axle; the wheels of radius R, a distance 2 c
-    apart, roll: x', y' = R (psi1' + psi2')/2 along the heading, theta' = R (psi2' - psi1')/(2 c).
-    Motions of the plane, SE(2), make it a Chaplygin system over the wheel angles.
+    - k (psi1^2 + psi2^2)/2, where the mass centre is a distance a ahead of the axle. The wheels have radius R, are a
+    distance 2 c apart, and roll: (x', y') is R (psi1' + psi2')/2 along the heading, theta' = R (psi2' - psi1')/(2 c).
+    The motions of the plane, SE(2), make it a Chaplygin system over the wheel angles.
     """
 
     coordinates = ("x", "y", "theta", "psi1", "psi2")
@@ -74,6 +74,6 @@ class TwoWheeledRobot(System):
         return [scene.floor(), scene.trace(q[:2]), left, right, *caster, body, centre]
 
     def generators(self, q):
-        """Motions of the plane: (u, v, w) moves the cart by (u - w y, v + w x, w)."""
+        """The motions of the plane: (u, v, w) moves the cart by (u - w y, v + w x, w)."""
         turn = jnp.stack([-q[1], q[0], jnp.ones(()), jnp.zeros(()), jnp.zeros(())])
         return jnp.stack([*jnp.eye(5)[:2], turn], axis=1)
