@@ -82,3 +82,10 @@ def scheduler() -> Iterator[str]:
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()  # what is imported stays: it need not be looked through
+
+
+def pytest_configure() -> None:
+    """Every result in the tests has the shapes that its signature says."""
+    import shapes
+
+    shapes.install()

@@ -136,7 +136,7 @@ def _brackets(depth: int):
 
     def at(m: Mechanics, q: Array, basis: Array) -> list[Array]:
         def span(x):
-            """Vectors: vector fields that span D near q, smooth in x: those given, or a basis at q, projected (times
+            """Rows: vector fields that span D near q, smooth in x: those given, or a basis at q, projected (times
             the determinant: no division, so that derivatives of derivatives stay short)."""
             if m.framed:
                 return m.frame(x).T
