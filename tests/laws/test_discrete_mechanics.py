@@ -135,7 +135,7 @@ class OtherMetric(da.LieGNI):
     """The reflection by projectors of the identity metric, which section 4.1 of the paper allows."""
 
     def reflect(self, system, q, plus):
-        a = system.constraints(q)
+        a = system.rows(q)
         # In momenta: p -> p - 2 Q^T p with Q = a^T (a a^T)^-1 a.
         p = system.inertia() @ plus
         p = p - 2 * a.T @ jnp.linalg.solve(a @ a.T, a @ p)

@@ -369,7 +369,8 @@ def gpu_call(system, method, q0, v0, *, h, steps: int, save_every: int) -> Calla
     count = len(saved_steps(steps, save_every))
     call = compiled_many(loop, tuple(flags), count, size)
     limits = np.array([steps, save_every], np.int32)
-    arguments = jax.device_put((shared, own, np.concatenate([q0.T, v0.T]), limits))
+    starts = np.stack(_entries(State.of(q0, v0, np.zeros(size))))
+    arguments = jax.device_put((shared, own, starts, limits))
     return lambda: call(*arguments)
 
 
