@@ -96,7 +96,7 @@ class Plots:
         sol = self.trajectory
         if "h" not in sol.step_data:
             raise ValueError(
-                f"the steps of {named.method_name(sol)} are equal, h = {float(sol.h):g}; only those of EDLA() differ"
+                f"the steps of {named.method_name(sol)} are equal, h = {float(sol.h):g}; those of EDLA() differ"
             )
         ax = axes(ax)
         style = {"lw": 1.3, **method_style(named.method_name(sol)), **style}
