@@ -83,8 +83,8 @@ def run(
     system
         A system of the zoo, such as PendulumCVT, or your own as module:Class.
     method
-        A method, such as frame, leapfrog, dla:0.5, dd:average or frame@4, or your own as module:Class. The default
-        is frame, or lie-gni for systems on Lie groups.
+        A method, such as frame, leapfrog, dla:0.5, dd:average or frame@4, or your own as module:Class.
+        The default is frame, or lie-gni for systems on Lie groups.
     h
         The step size (for edla, the size of the first step). The default is the system's recommended step.
     steps
@@ -100,10 +100,10 @@ def run(
     plot
         Draw the path and the energy error in this .png, .svg or .pdf file.
     animate
-        Write an animation to this .html file, which plays in any browser, or to a .gif or .mp4 file. If the motion
-        looks jerky because steps were left out, add --save-every 1.
+        Write an animation to this .html file, which plays in any browser, or to a .gif or .mp4 file.
+        If the motion looks jerky because steps were left out, add --save-every 1.
     overwrite
-        Replace a trajectory that already exists at --out. Files of any other kind are never replaced.
+        Replace a trajectory that already exists at --out. Anything else is never replaced.
     """
     from dalembert.cli.run import run_and_report
 
@@ -217,8 +217,7 @@ def sweep(
     out
         The .zarr folder for the result, which xarray can open.
     scheduler
-        The address of a dask scheduler, such as tcp://127.0.0.1:8786. Without it, the sweep uses the cores of this
-        machine.
+        The address of a dask scheduler, such as tcp://127.0.0.1:8786. The default is to use this machine.
     resume
         Continue a sweep whose store already exists: compute exactly the blocks that are missing.
     workers
@@ -251,8 +250,8 @@ def bench(
     Parameters
     ----------
     only
-        The sections to run, separated by commas: c, ensemble, naive, peers, compile, gradients, tag, sweep, gpu. The
-        default is all of them.
+        The sections to run, separated by commas: c, ensemble, naive, peers, compile, gradients, tag, sweep, gpu.
+        The default is all of them.
     quick
         Make few and short runs. This shows that everything works, but the numbers are rough.
     json
@@ -276,9 +275,11 @@ def reproduce(
     Parameters
     ----------
     studies
-        The studies to run; the default is all of them. From the first paper: fig4 fig5 fig6 fig7 fig8 table1 table34.
-        From the second: ferraro-fig2 ferraro-fig5. From papers without experiments: edla (Cortes 2003) and reduction
-        (Fernandez, Tori and Zuccalli 2008). Our own: resonance mechanism maps snakeboard parasitic.
+        The studies to run; the default is all of them.
+        From the first paper: fig4 fig5 fig6 fig7 fig8 table1 table34.
+        From the second paper: ferraro-fig2 ferraro-fig5.
+        On papers without experiments: edla (Cortes 2003), reduction (Fernandez, Tori and Zuccalli 2008).
+        Our own: resonance mechanism maps snakeboard parasitic.
     quick
         Make shorter runs, fewer cases and coarser sweeps, which give the same verdicts in one or two minutes.
     out
