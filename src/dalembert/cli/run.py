@@ -158,7 +158,7 @@ def _check_paths(out: str | None, plot: str | None, animate: str | None, overwri
         if not Path(path).resolve().parent.is_dir():
             raise ValueError(f"{option}: the folder of {path!r} does not exist; make it first")
         if Path(path).exists() and Path(path).is_dir() != path.endswith(".zarr"):
-            raise ValueError(f"{option}: {path!r} exists and is not such a file; choose another name")
+            raise ValueError(f"{option}: {path!r} exists but is not of this kind; choose another name")
     if out is not None:
         check_trajectory_target(Path(out), overwrite)
     if animate is not None:

@@ -139,7 +139,7 @@ def driver_phases(coupled: CoupledSystem, found: Orbit, count: int) -> np.ndarra
 
 @compiled
 def _levels(coupled: CoupledSystem, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    """The driver's energy, and its potential at zero, on the way to zero, and over a whole turn."""
+    """The driver's energy, its potential at zero, and its largest potential on the way to zero and in a whole turn."""
     xi = q[coupled.index]
     nearest = 2 * jnp.pi * jnp.round(xi / (2 * jnp.pi)) if coupled.is_angle else jnp.zeros(())
     potential = jax.vmap(coupled.driver_potential)

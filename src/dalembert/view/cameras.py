@@ -192,7 +192,8 @@ def body(
 ) -> list[Seen]:
     """What the camera sees of one run at the first of the frames, mixed with the fraction `white` of white.
 
-    Parts that do not move until a later frame are left out. A ghost is drawn entirely in its method's colour.
+    Parts that stand in the same place at a later one of the frames are left out. A ghost is drawn entirely in its
+    method's colour.
     """
     found, frame = [], frames[0]
     for part in copy.parts:

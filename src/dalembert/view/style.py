@@ -46,7 +46,7 @@ def axes(ax: "Axes | None" = None, size: tuple[float, float] = (7.0, 3.6)) -> "A
 def stacked(
     count: int, columns: int = 1, height: float = 1.7, width: float = 7.0
 ) -> "tuple[Figure, list[Axes]]":
-    """A new figure with `count` axes below each other over one time axis."""
+    """A new figure with `count` axes, in rows of `columns`, over one time axis."""
     import matplotlib.pyplot as plt
 
     rows = -(-count // columns)

@@ -123,7 +123,7 @@ class Going(NamedTuple):
     h: np.ndarray
     plus: np.ndarray
     g: np.ndarray
-    """G at each step, like E^+."""
+    """G at each step; `plus` is E^+ at each step."""
     ratios: tuple[tuple[np.ndarray, np.ndarray], ...]
     """h(t)/h0 for h0 = 0.05, 0.025 and 0.0125."""
 
