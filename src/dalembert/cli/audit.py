@@ -1,4 +1,4 @@
-"""The audit from the command line: one table, a column per method, and what is broken in words."""
+"""The audit on the command line: one table with a column per method, and what is broken in words."""
 
 import json as json_format
 from dataclasses import replace
@@ -13,7 +13,7 @@ from dalembert.diagnostics import Audit, audit, compare
 from dalembert.methods import Method
 from dalembert.model import System
 
-# What a cell begins with, and how it is shown.
+# The style of a cell, by the word that it begins with.
 STYLES = {
     "exact": "green",
     "kept": "green",
@@ -38,12 +38,12 @@ def audit_and_report(
     json: str | None,
     strict: bool,
 ) -> None:
-    """Measures, prints the tables and what is broken, writes the file asked for."""
+    """Runs the audit, prints the tables and what is broken, and writes the JSON file if one was asked for."""
     check_file("--json", json)
     with Console(stderr=True).status("starting") as status:
         told = {"start": start, "h": h, "steps": steps, "progress": lambda x: status.update(escape(x))}
         found = audit(system, list(methods.values()), **told)
-    # The user's own classes go by the name they were given with.
+    # The user's own classes appear under the name that was typed.
     found = [replace(a, method=name) for name, a in zip(methods, found, strict=True)]
     per_table = max(1, (console.width - 24) // COLUMN)
     first = found[0]

@@ -1,4 +1,4 @@
-"""dalembert bench: the measurements, on the terminal and in a file."""
+"""The command `dalembert bench`: prints the measurements and writes them to a file."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from dalembert.lab.bench.tables import Settings, print_section
 def bench_and_report(
     console: Console, only: str | None, quick: bool, out: str | None, merge: str | None
 ) -> None:
-    """Measures, prints a table a section, writes the file asked for."""
+    """Runs the benchmarks, prints one table per section, and writes the JSON file if one was asked for."""
     names = chosen(only)
     check_file("--json", out)
     if merge is not None:
@@ -27,7 +27,7 @@ def bench_and_report(
     found = run(names, settings, lambda s: print_section(console, s), Path(merge) if merge else None)
     console.print(f"\n{found['machine']['cpu']}, {found['machine']['cores']} cores; {found['seconds']:.0f} s")
     if quick:
-        console.print("--quick: short and few runs, so these numbers are rough.")
+        console.print("These numbers are rough: --quick makes few and short runs.")
     if out is not None:
         Path(out).write_text(json.dumps(found, indent=1) + "\n")
         console.print(f"wrote {out}", highlight=False)

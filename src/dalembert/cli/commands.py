@@ -20,16 +20,16 @@ app = App(
     help_format="plaintext",
     version_flags=["--version"],
 )
-# name=value, as often as one likes.
+# name=value; the option may be repeated.
 Parameters = Annotated[list[str] | None, Parameter(name="--param", consume_multiple=False, negative="")]
-# Tables keep a readable width when the output goes to a file. Where there is no output `main` says so.
+# Tables keep a readable width when the output goes to a file. `main` reports a missing standard output.
 console = Console(width=None if sys.stdout is not None and sys.stdout.isatty() else 110)
 
 
 def _whole(option: str, value: float) -> int:
     if not math.isfinite(value) or value != int(value):
         raise ValueError(f"{option} takes a whole number, got {value}")
-    if abs(value) > 2**53:  # from here on a float is not the whole number that was typed
+    if abs(value) > 2**53:  # beyond this, a float may not be the whole number that was typed
         raise ValueError(f"{option} takes a whole number up to {2**53:,}, got {value}")
     return int(value)
 
@@ -40,7 +40,7 @@ def _whole_or_none(option: str, value: float | None) -> int | None:
 
 @app.command(name="list")
 def list_all() -> None:
-    """The systems of the zoo and the methods, with what they take."""
+    """List the systems of the zoo and the methods, with their parameters and options."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -76,34 +76,34 @@ def run(
     animate: str | None = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Run a method on a system and say what was conserved.
+    """Run a method on a system and print what was conserved.
 
     Parameters
     ----------
     system
         A system of the zoo, such as PendulumCVT, or your own as module:Class.
     method
-        A method, such as frame, leapfrog, dla:0.5, dd:average, frame@4, or your own as module:Class; frame by
-        default, lie-gni for systems on Lie groups.
+        A method, such as frame, leapfrog, dla:0.5, dd:average or frame@4, or your own as module:Class.
+        The default is frame, or lie-gni for systems on Lie groups.
     h
-        The step size, of edla that of the first step; the system's own by default.
+        The step size (for edla, the size of the first step). The default is the system's recommended step.
     steps
         The number of steps, such as 30000 or 1e6.
     param
-        A parameter as name=value; may be given several times.
+        A parameter of the system as name=value. Repeat the option to set several.
     start
-        A start state of the system, by name.
+        The name of one of the system's start states.
     save_every
-        Keep every K-th state; by default so that about 10,000 are kept.
+        Keep every K-th state. The default keeps about 10,000 states.
     out
         Write the trajectory to this .zarr folder or .nc file.
     plot
-        Write a picture of path and energy error to this .png, .svg or .pdf file.
+        Draw the path and the energy error in this .png, .svg or .pdf file.
     animate
-        Write the motion to this .html file, which any browser plays, or to a .gif or .mp4 file; --save-every 1 makes
-        it smoother where steps are left out.
+        Write an animation to this .html file, which plays in any browser, or to a .gif or .mp4 file.
+        If the motion looks jerky because steps were left out, add --save-every 1.
     overwrite
-        Replace a trajectory that is there under the name given by --out; anything else is never replaced.
+        Replace a trajectory that already exists at --out. Anything else is never replaced.
     """
     from dalembert.cli.run import run_and_report
 
@@ -127,26 +127,26 @@ def audit(
     json: str | None = None,
     strict: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Measure what methods keep on a system: order, energy, constraint, reversibility, fibration, integrals.
+    """Measure what methods preserve on a system: order, energy, constraint, reversibility, fibration, integrals.
 
     Parameters
     ----------
     system
         A system of the zoo, such as PendulumCVT, or your own as module:Class.
     method
-        A method, such as frame or dla:0.5, or your own as module:Class; may be given several times.
+        A method, such as frame or dla:0.5, or your own as module:Class. Repeat the option to compare several.
     h
-        The step size; the system's own by default.
+        The step size. The default is the system's recommended step.
     steps
-        The length of the run that decides about drift.
+        The number of steps in the long run that is tested for drift.
     param
-        A parameter of the system as name=value; may be given several times.
+        A parameter of the system as name=value. Repeat the option to set several.
     start
-        A start state of the system, by name.
+        The name of one of the system's start states.
     json
-        Write everything measured to this file.
+        Write all measurements to this file.
     strict
-        End with status 1 where a method does not keep what it claims.
+        Exit with status 1 if a method does not keep what it claims to keep.
     """
     from dalembert.cli.audit import audit_and_report
 
@@ -170,24 +170,24 @@ def explore(
     port: float | None = None,
     browser: bool = True,
 ) -> None:
-    """Open a local page on which to choose a system, run up to four methods side by side, and watch.
+    """Open a local page where you choose a system, run up to four methods side by side, and watch the motion.
 
     Parameters
     ----------
     system
         A system of the zoo, such as Snakeboard, or your own as module:Class.
     method
-        A method, such as frame or leapfrog; may be given up to four times.
+        A method, such as frame or leapfrog. Repeat the option for up to four methods.
     h
-        The step size; the system's own by default.
+        The step size. The default is the system's recommended step.
     steps
         The number of steps.
     param
-        A parameter as name=value; may be given several times.
+        A parameter of the system as name=value. Repeat the option to set several.
     start
-        A start state of the system, by name.
+        The name of one of the system's start states.
     port
-        The port on 127.0.0.1, from 1 to 65535; a free one by default.
+        The port on 127.0.0.1, from 1 to 65535. The default is any free port.
     browser
         Open the page in a browser.
     """
@@ -208,22 +208,22 @@ def sweep(
     workers: float | None = None,
     status: str | None = None,
 ) -> None:
-    """Run many trajectories and keep a few numbers of each: methods x steps x parameters x starts.
+    """Run many trajectories (methods x step sizes x parameters x starts) and keep a few numbers from each.
 
     Parameters
     ----------
     spec
-        A TOML file that says what is swept, how, and what is kept; docs/sweeps.md explains it.
+        A TOML file that describes the sweep and what to keep. docs/sweeps.md explains the format.
     out
-        The .zarr folder for the result, which xarray opens.
+        The .zarr folder for the result, which xarray can open.
     scheduler
-        The address of a dask scheduler, such as tcp://127.0.0.1:8786; without it all cores of this machine work.
+        The address of a dask scheduler, such as tcp://127.0.0.1:8786. The default is to use this machine.
     resume
-        Go on with a store that is there: compute exactly what is missing in it.
+        Continue a sweep whose store already exists: compute exactly the blocks that are missing.
     workers
-        How many processes work on this machine; one for every core by default.
+        The number of worker processes on this machine. The default is one per core.
     status
-        Say how far the sweep in this store is, and do nothing else.
+        Print the progress of the sweep in this store, and do nothing else.
     """
     from dalembert.cli.sweep import show_status, sweep_and_report
 
@@ -250,13 +250,14 @@ def bench(
     Parameters
     ----------
     only
-        Sections, with commas: c, ensemble, naive, peers, compile, gradients, tag, sweep, gpu; all by default.
+        The sections to run, separated by commas: c, ensemble, naive, peers, compile, gradients, tag, sweep, gpu.
+        The default is all of them.
     quick
-        Short and few runs: shows that everything works, with rough numbers.
+        Make few and short runs. This shows that everything works, but the numbers are rough.
     json
-        Write everything measured to this file.
+        Write all measurements to this file.
     merge
-        A file that benchmarks/gpu.py speed wrote on a machine with a GPU.
+        A file that `benchmarks/gpu.py speed` wrote on a machine with a GPU.
     """
     from dalembert.cli.bench import bench_and_report
 
@@ -269,16 +270,18 @@ def reproduce(
     quick: Annotated[bool, Parameter(negative="")] = False,
     out: str = "reproduction",
 ) -> None:
-    """Redo published experiments: Modin and Verdier (2020); Ferraro, Iglesias and Martin de Diego (2008).
+    """Reproduce published experiments: Modin and Verdier (2020); Ferraro, Iglesias and Martin de Diego (2008).
 
     Parameters
     ----------
     studies
-        Of the first paper fig4 fig5 fig6 fig7 fig8 table1 table34, of the second ferraro-fig2 ferraro-fig5; of papers
-        without experiments edla (Cortes 2003) and reduction (Fernandez, Tori and Zuccalli 2008); and five of our own:
-        resonance mechanism maps snakeboard parasitic; all by default.
+        The studies to run; the default is all of them.
+        From the first paper: fig4 fig5 fig6 fig7 fig8 table1 table34.
+        From the second paper: ferraro-fig2 ferraro-fig5.
+        On papers without experiments: edla (Cortes 2003), reduction (Fernandez, Tori and Zuccalli 2008).
+        Our own: resonance mechanism maps snakeboard parasitic.
     quick
-        Shorter runs, fewer cases and coarser sweeps: the same verdicts in one or two minutes.
+        Make shorter runs, fewer cases and coarser sweeps, which give the same verdicts in one or two minutes.
     out
         The folder for report.html and the figures.
     """
@@ -288,29 +291,29 @@ def reproduce(
 
 
 def main() -> None:
-    """The entry point: user mistakes become one clear line, not a traceback."""
+    """The entry point of the program, which reports a user's mistake in one clear line instead of a traceback."""
     from dalembert.model import raised
     from dalembert.simulation import SimulationError
     from dalembert.sweeps.errors import SweepError
 
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # as long as the program runs
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # stays open while the program runs
     if sys.stdout is None:
         _fail("there is no standard output to write to (it was closed)")
     try:
         try:
             app()
         finally:
-            sys.stdout.flush()  # what cannot be written shall be said here, not by Python when it ends
+            sys.stdout.flush()  # so that a write error is reported here, and not by Python at exit
     except BrokenPipeError:
         _forget_output()
-        sys.exit(1)  # who reads it has seen enough
+        sys.exit(1)  # the reader of the pipe has closed it
     except (SimulationError, SweepError, ValueError, NotImplementedError) as error:
         _fail(str(error))
     except OSError as error:
-        if error.errno is None:  # our own words
+        if error.errno is None:  # a message of our own
             _fail(str(error))
-        if error.filename is None:  # a write to what is open already
+        if error.filename is None:  # a write to a file that is already open
             _forget_output()
             _fail(f"cannot write the output: {error.strerror or error}")
         _fail(f"{error.strerror}: {error.filename}")
@@ -329,8 +332,8 @@ def _fail(sentence: str) -> NoReturn:
 
 
 def _forget_output() -> None:
-    """Python writes what is left when it ends; it shall go nowhere."""
-    with contextlib.suppress(OSError, ValueError):  # of what is no file
+    """Redirects standard output to the null device, so that Python's flush at exit cannot fail."""
+    with contextlib.suppress(OSError, ValueError):  # standard output may not be a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""The explorer from the command line."""
+"""The command `dalembert explore`."""
 
 import webbrowser
 
@@ -20,14 +20,14 @@ def explore_and_wait(
     port: int | None,
     browser: bool,
 ) -> None:
-    """Starts the explorer, says where it is, and waits for Ctrl-C."""
+    """Starts the explorer, prints its address, and waits for Ctrl-C."""
     kind = system_kind(system)
     given = parameters_given(system, kind, parameters)
     for method in methods:
         method_named(method)
     running = explore(kind, methods, parameters=given, h=h, steps=steps, start=start, port=port, name=system)
     console.print(f"The explorer is at {running.url}", highlight=False, soft_wrap=True)
-    console.print("It can be reached from this machine alone. Ctrl-C ends it.")
+    console.print("Only this machine can reach it. Press Ctrl-C to stop it.")
     if browser:
         webbrowser.open(running.url)
     running.wait()

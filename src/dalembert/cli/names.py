@@ -1,4 +1,4 @@
-"""Systems and methods from what a user types."""
+"""Reads the system, its parameters and file names from the text that a user types."""
 
 import inspect
 from pathlib import Path
@@ -9,7 +9,7 @@ from dalembert.results import system_kind
 
 
 def parameters_of(kind: type[System]) -> list[str]:
-    """The parameters a system takes, as name=default."""
+    """The parameters of a system, as name=default."""
     signature = inspect.signature(kind).parameters.values()
     return [f"{p.name}={p.default}" for p in signature if p.default is not None]
 
@@ -22,10 +22,10 @@ def _value(text: str) -> Any:
 
 
 def parameters_given(name: str, kind: Any, parameters: list[str]) -> dict[str, Any]:
-    """Parameters of a system from texts such as mass=2, checked against what it takes."""
+    """The parameters given as texts such as mass=2, checked against the signature of the system."""
     if isinstance(kind, System):
         if parameters:
-            raise ValueError(f"{name} is a system already made; --param is for classes")
+            raise ValueError(f"{name} is a ready-made system and takes no parameters; --param is for classes")
         return {}
     known = inspect.signature(kind).parameters
     given: dict[str, Any] = {}
@@ -46,7 +46,7 @@ def parameters_given(name: str, kind: Any, parameters: list[str]) -> dict[str, A
 
 
 def check_file(option: str, path: str | None) -> None:
-    """Refuses a path to which no file can be written, before anything is computed."""
+    """Raises ValueError if no file can be written to `path`, before anything is computed."""
     if path is None:
         return
     if not path:
@@ -58,7 +58,7 @@ def check_file(option: str, path: str | None) -> None:
 
 
 def system_named(name: str, parameters: list[str]) -> System:
-    """The system of the zoo (or module:Class) with parameters given as name=value."""
+    """The system of the zoo (or module:Class), with the given name=value parameters."""
     kind = system_kind(name)
     given = parameters_given(name, kind, parameters)
     return kind if isinstance(kind, System) else kind(**given)

@@ -1,4 +1,4 @@
-"""dalembert reproduce: the published experiments, on the terminal and in a report."""
+"""The command `dalembert reproduce`: runs the studies, prints their tables and writes the report."""
 
 import contextlib
 import sys
@@ -17,7 +17,7 @@ TONES = {"exact": "green", "good": "green", "bounded": "cyan", "drift": "bold re
 
 
 def reproduce_and_report(console: Console, names: tuple[str, ...], quick: bool, out: str) -> None:
-    """Runs, prints a table a study, and says where the report is."""
+    """Runs the studies, prints the tables of each, and says where the report is."""
     names = chosen(names)
     if not out:
         raise ValueError("--out takes the name of a folder, got an empty text")
@@ -41,12 +41,12 @@ def reproduce_and_report(console: Console, names: tuple[str, ...], quick: bool, 
 
 
 def _printed(names: tuple[str, ...], results: dict[str, Result]) -> int:
-    """How many were printed before the interruption: those before the first that is missing."""
+    """The number of studies printed before the interruption, which are those before the first missing one."""
     return next((i for i, n in enumerate(names) if n not in results), len(names))
 
 
 def print_result(console: Console, result: Result) -> None:
-    """Its title and its tables, one line per row."""
+    """Prints the title and the tables of a study, one line per row."""
     for table in result.tables:
         console.print(_compact(result.title, table))
 
@@ -63,7 +63,7 @@ def _compact(title: str, table: Table) -> RichTable:
 
 
 def _styled(cell: Cell) -> str:
-    """The text with the first note, coloured."""
+    """The text of the cell with its first note, coloured by its tone."""
     text = cell.text
     if cell.notes:
         text += f" ({cell.notes[0].removeprefix('max ')})"
@@ -75,8 +75,11 @@ def _styled(cell: Cell) -> str:
 
 @contextlib.contextmanager
 def _progress(console: Console, total: int) -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
-    """A bar over the studies with the run at work on a terminal; elsewhere a line per study, and one every five
-    seconds."""
+    """Shows progress and yields two functions: one reports the current run, the other a finished study.
+
+    A terminal shows a bar over the studies and the current run. Elsewhere, one line is printed per finished study,
+    and at most one line every five seconds in between.
+    """
     if sys.stderr.isatty():
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

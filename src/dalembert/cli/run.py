@@ -1,4 +1,4 @@
-"""One run from the command line, and the table of what it kept."""
+"""The command `dalembert run`: one run and the table of what it conserved."""
 
 import warnings
 from pathlib import Path
@@ -18,7 +18,7 @@ ANIMATIONS = (".html", ".gif", ".mp4")
 
 
 def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
-    """What was conserved and how well: quantity, value at the start, largest deviation."""
+    """One row per conserved quantity: its name, its value at the start and its largest deviation."""
     rows = []
     timed = Trait.TIMED in sol.traits
     affine = Trait.AFFINE in sol.traits
@@ -40,7 +40,7 @@ def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
         change = np.max(np.abs(energy - energy[0]))
         relative = f" ({change / abs(energy[0]):.1e} relative)" if energy[0] else ""
         rows.append((name, f"{energy[0]:.10g}", f"{change:.1e}{relative}"))
-    # The number of one-forms from their shape: computing the multipliers would compile for nothing.
+    # The shape alone gives the number of one-forms, so nothing has to be compiled.
     if sol.system is not None and jax.eval_shape(lower(sol.system).at(0.0).rows, sol.q[0]).shape[0]:
         what = "constraint A v - b" if affine else "constraint A(q) v"
         rows.append((what, "0", f"{np.max(sol.constraint_residual()):.1e}"))
@@ -56,7 +56,7 @@ def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
 
 
 def report(console: Console, sol: Trajectory) -> None:
-    """Prints the table."""
+    """Prints the table of `conserved`."""
     rows = f"largest deviation in {len(sol.t):,} rows"
     table = Table("quantity", "start", rows, title_justify="left")
     name = type(sol.system).__name__
@@ -69,7 +69,7 @@ def report(console: Console, sol: Trajectory) -> None:
 
 
 def figure(sol: Trajectory, path: Path) -> None:
-    """Writes path and energy error side by side, and the step sizes where they differ."""
+    """Draws the path and the energy error side by side, and the step sizes if they vary, in the file `path`."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -105,14 +105,14 @@ def run_and_report(
     animate: str | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Runs, prints the table, writes the files asked for; a run cut short still leaves them."""
+    """Runs, prints the table and writes the requested files, even if the run fails or is interrupted."""
     _check_paths(out, plot, animate, overwrite)
     if h is None:
         h = system.step
     if h is None:
         raise ValueError(f"{system.label} recommends no step size; give --h")
     failure = None
-    warnings.simplefilter("ignore", UserWarning)  # what they say is told below
+    warnings.simplefilter("ignore", UserWarning)  # the remarks below repeat what these warnings say
     try:
         sol = simulate(
             system,
@@ -158,7 +158,7 @@ def _check_paths(out: str | None, plot: str | None, animate: str | None, overwri
         if not Path(path).resolve().parent.is_dir():
             raise ValueError(f"{option}: the folder of {path!r} does not exist; make it first")
         if Path(path).exists() and Path(path).is_dir() != path.endswith(".zarr"):
-            raise ValueError(f"{option}: {path!r} exists and is not such a file; choose another name")
+            raise ValueError(f"{option}: {path!r} exists but is not of this kind; choose another name")
     if out is not None:
         check_trajectory_target(Path(out), overwrite)
     if animate is not None:

@@ -1,4 +1,4 @@
-"""A sweep from the command line, and how far one is."""
+"""The command `dalembert sweep`: runs a sweep, or prints the progress of one."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from dalembert.sweeps.reductions import WORDS
 def sweep_and_report(
     console: Console, spec: str, out: str, scheduler: str | None, resume: bool, workers: int | None
 ) -> None:
-    """Runs the sweep and prints what came out."""
+    """Runs the sweep and prints a summary of the result."""
     data = sweep(spec, out, scheduler, resume, workers=workers, progress=True)
     _print(console, out)
     console.print(_outcome(data))
@@ -23,7 +23,7 @@ def sweep_and_report(
 
 
 def show_status(console: Console, path: str) -> None:
-    """Prints how far a sweep is, and the errors of blocks that failed."""
+    """Prints the progress of a sweep, and the errors of blocks that failed."""
     _print(console, path)
     for block, trouble in standing(path).troubles.items():
         console.print(f"block {block} failed:", style="bold red")
@@ -38,7 +38,7 @@ def _print(console: Console, path: str) -> None:
 
 
 def _outcome(data: Any) -> str:
-    """How many trajectories reached their end, and the verdicts on the energy."""
+    """A sentence that says how many trajectories ended early, and the counts of the verdicts on the energy."""
     failed = int((data["status"] != 0).sum())
     said = (
         f"{failed:,} {'trajectory' if failed == 1 else 'trajectories'} ended early"

@@ -1,4 +1,4 @@
-"""What a method keeps and what a system is, measured."""
+"""Measurements of what a method preserves and of the structure of a system."""
 
 from dalembert.diagnostics.auditing import Audit, audit, compare
 from dalembert.diagnostics.balance import EnergyBalance, energy_balance

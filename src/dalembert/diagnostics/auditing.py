@@ -1,4 +1,4 @@
-"""One call that measures what a method keeps on a system."""
+"""The audit: one call that measures what a method preserves on a system."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -47,51 +47,52 @@ from dalembert.model import (
 from dalembert.numerics import Vector, is_syntactically_constant, over_rows
 from dalembert.simulation import MotionWarning, Trajectory, simulate
 
-# Defects of a step below this part of the state are rounding: a few hundred operations, and Newton's last digits.
+# A defect of a step below this fraction of the state is rounding: a few hundred operations, and Newton's last digits.
 ROUNDING = 1e-11
-# An order within this of the claimed one counts as that.
+# A measured order counts as the claimed one if it falls short by no more than this.
 ORDER_TOLERANCE = 0.15
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What a method keeps on a system from a start, measured. Print it, or look at its parts."""
+    """What a method preserves on a system from one start. Print it, or look at its fields."""
 
     system: str
     method: str
     h: float
     steps: int
-    """How many steps the long run made."""
+    """The number of steps in the long run."""
     message: str
     """How the long run ended."""
     claims: Claims | None
-    """What the method says of itself; None where it says nothing."""
+    """What the method claims about itself; None if it makes no claims."""
     order: Order
     terms: Terms
-    """Factors of the parts of the equations of motion."""
+    """The factors with which the parts of the equations of motion enter the method."""
     constraint: float
-    """Largest A(q) v of the saved velocity, relative to the speed."""
+    """The largest A(q) v of the saved velocity, relative to the speed."""
     own_constraint: float
-    """The same of the method's own velocity."""
+    """The largest A(q) v of the method's own velocity, relative to the speed."""
     reversibility: float
-    """Largest defect of a step, back, and reversed again; NaN where it is not defined: where
-    v -> -v does not turn the exact motion round (affine constraints, friction), or steps differ in size."""
+    """The largest defect of a step, the step back and a second reversal. It is not defined, and NaN, where v -> -v
+    does not reverse the exact motion (affine constraints, friction) and for methods whose steps differ in size."""
     volume: Volume | None
-    """None for methods whose steps differ in size."""
+    """The change of volume in phase space; None for methods whose steps differ in size."""
     integrals: dict[str, Drift]
-    """Everything the exact motion keeps, and what became of it."""
+    """The verdict on each quantity that the exact motion conserves, by name."""
     laws: DiscreteLaws | None = None
-    """None for methods that are not made from a discrete Lagrangian."""
+    """The laws of discrete mechanics; None for methods that are not made from a discrete Lagrangian."""
     fibration: Fibration | None = None
-    """None where the system is not a coupled one."""
+    """How well the step respects the coupled structure; None if the system is not coupled."""
     parasitic: Parasitic | None = None
-    """None for methods on D."""
+    """The parasitic mode; None for methods on D."""
     resonance: tuple[float, float] | None = None
-    """T/h is near this value, by so much, where the parasitic mode meets the driver."""
+    """A value of T/h at which the parasitic mode resonates with the driver, and the signed distance of T/h from it;
+    None if no such value is near."""
     structure: str = ""
-    """What the constraint is, in words."""
+    """A description of the constraint in words."""
     speed: float = field(default=1.0, repr=False)
-    """Largest velocity in the run."""
+    """The largest velocity in the run."""
 
     @property
     def on_constraint(self) -> bool:
@@ -100,7 +101,7 @@ class Audit:
 
     @property
     def energy(self) -> Drift | None:
-        """The energy that the method could keep exactly: that of its own velocity; None with forces."""
+        """The drift of the energy of the method's own velocity, which it could keep exactly; None with forces."""
         return self.integrals.get("energy (own)", self.integrals.get("energy"))
 
     @property
@@ -117,7 +118,7 @@ class Audit:
 
     @property
     def broken_claims(self) -> list[str]:
-        """Claims that the measurement contradicts, in words; empty where all hold."""
+        """The claims that the measurement contradicts, in words; empty if all claims hold."""
         if self.claims is None:
             return []
         found, said = self.kept, self.claims
@@ -145,7 +146,7 @@ class Audit:
 
     @property
     def problems(self) -> list[str]:
-        """What is broken, in words, the gravest first; empty where nothing is."""
+        """What is broken, in words, with the gravest problem first; empty if nothing is broken."""
         words = (
             [] if self.message.startswith("the run reached its end") else [f"the run failed: {self.message}"]
         )
@@ -157,7 +158,7 @@ class Audit:
                 f"the saved velocity leaves the constraint: A(q) v reaches {self.constraint:.1e} of the speed"
             )
         drifting = {name: d for name, d in self.integrals.items() if d.verdict is Verdict.DRIFT}
-        # Where both energies drift the plain one tells enough.
+        # Where both energies drift, reporting the plain one is enough.
         told = [
             _drift_words(n, d)
             for n, d in drifting.items()
@@ -175,7 +176,7 @@ class Audit:
 
     @property
     def warnings(self) -> list[str]:
-        """What may go wrong with other data, in words."""
+        """What may go wrong from other starts or with other parameters, in words."""
         if self.resonance is None or self.parasitic is None:
             return []
         here = "here it does" if self.parasitic.grows else "in this run it did not"
@@ -186,7 +187,7 @@ class Audit:
         ]
 
     def rows(self) -> list[tuple[str, str]]:
-        """The table: structure and what was measured, one or two lines each."""
+        """The rows of the table: the name of each structure and its measurement, in one or two lines."""
         rows = [("order", _order_cell(self.order))]
         rows.append(("equations", "WRONG TERM" if _of_terms(self.terms) else "consistent"))
         rows.append(("constraint A(q) v", f"{self.constraint:.1e}"))
@@ -228,7 +229,7 @@ class Audit:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, texts and lists, ready for a file."""
+        """The audit as plain numbers, texts, lists and dictionaries, ready for JSON."""
         made = _plain(asdict(self))
         return made | {
             "problems": self.problems,
@@ -262,7 +263,7 @@ def _order_cell(order: Order) -> str:
 
 
 def _defect(x: float, claimed: bool) -> str:
-    """What became of a structure: only a claim can be broken."""
+    """The cell for a defect, which counts as broken only if the method claims to keep the structure."""
     if np.isnan(x):
         return "not defined"
     if x < ROUNDING:
@@ -283,7 +284,7 @@ def _law_rows(laws: DiscreteLaws, said: Claims | None) -> list[tuple[str, str]]:
 
 
 def _of_terms(terms: Terms) -> list[str]:
-    """Which part of the equations is wrong, in words."""
+    """The parts of the equations that are wrong, in words."""
     names = {
         "kinematics": "q' = v holds",
         "potential": "the force of the potential enters",
@@ -300,7 +301,7 @@ def _of_terms(terms: Terms) -> list[str]:
             words.append(f"{said} with the factor {factor:.3g} instead of 1 as h goes to zero{guess}")
     if not words and terms.rest > 1e-2:
         words.append(
-            f"the acceleration has a part, {terms.rest:.1e} of it, that no term of the equations explains"
+            f"no term of the equations explains a part of the acceleration, {terms.rest:.1e} of its size"
         )
     return words
 
@@ -313,7 +314,7 @@ def _drift_words(name: str, drift: Drift) -> str:
 
 
 def compare(audits: Sequence[Audit]) -> list[list[str]]:
-    """One table of several audits of one system: a header, then one row per structure, one column per method."""
+    """The table of several audits of one system: a header, then one row per structure with one column per method."""
     tables = [dict(a.rows()) for a in audits]
     names: list[str] = []
     for table in tables:
@@ -325,13 +326,13 @@ def compare(audits: Sequence[Audit]) -> list[list[str]]:
     return [header, *([name, *(t.get(name, "-") for t in tables)] for name in names)]
 
 
-# More rows than this are not kept of a long run.
+# A long run keeps at most about this many rows.
 _ROWS = 400_000
 _STATES = 32
 
 
 class Subject(NamedTuple):
-    """A system, a start and what is known of it before any method is looked at."""
+    """A system, a start, and the facts about them that do not depend on the method."""
 
     system: System
     q0: np.ndarray
@@ -339,7 +340,7 @@ class Subject(NamedTuple):
     h: float
     coupled: CoupledSystem | None
     orbit: Orbit | None
-    """One period of the driver; None where there is no driver, or it is not periodic."""
+    """One period of the driver; None if there is no driver or it is not periodic."""
     latitude: Latitude | None
     exact: Exact
     structure: str
@@ -349,14 +350,14 @@ class Subject(NamedTuple):
 def subject(
     system: System, q0: Any, v0: Any, h: float, integrals: Mapping[str, Callable] | None = None
 ) -> Subject:
-    """Everything about the system that all methods share: structure, hidden integral, exact motion."""
+    """The facts about the system that all methods share: its structure, hidden integral and exact motion."""
     coupled = found = hidden = None
     try:
         coupled = CoupledSystem.of(system, q0)
         found = orbit(coupled, *section(coupled, q0, v0), h)
         hidden = Latitude.of(coupled, q0, v0, h, found)
     except ValueError:
-        pass  # not coupled, not periodic, or without that integral: the audit does without
+        pass  # not coupled, not periodic, or without a hidden integral: the audit leaves these parts out
     exact = exact_ends(system, q0, v0, 40 * h)
     if np.array_equal(exact.q0[0], exact.q1[0]) and not np.any(exact.v1[0]):
         raise ValueError(
@@ -378,7 +379,7 @@ def subject(
 
 
 def _moving(system: System, exact: Exact) -> dict[str, Callable]:
-    """The moving energy of affine constraints, where the exact motion keeps it."""
+    """The moving energy of a system with affine constraints, if the exact motion keeps it."""
     m = lower(as_arrays(system))
     if Trait.AFFINE not in m.traits:
         return {}
@@ -388,7 +389,7 @@ def _moving(system: System, exact: Exact) -> dict[str, Callable]:
 
 
 def _momenta(system: System) -> dict[str, Callable]:
-    """The momenta of horizontal symmetries, constant sections, which the exact motion keeps."""
+    """The momenta of horizontal symmetries (constant sections), which the exact motion keeps."""
 
     def momentum(section):
         return lambda q, v: jnp.sum(section(q) * (system.generators(q).T @ (system.metric(q) @ v)))
@@ -411,22 +412,22 @@ def audit(
     integrals: Mapping[str, Callable] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Any:
-    """Measures what `method` keeps on `system`: an Audit, or a list of them for several methods.
+    """Measures what `method` preserves on `system` and returns an Audit, or a list of them for a list of methods.
 
-    The start is (q0, v0), or the system's own by its name `start`. A long run of `steps` steps of size h gives
-    the verdict on every integral: the energy, for coupled systems the passenger's, the driver's and the latitude,
-    those of `system.integrals()`, and any function of (q, v) in `integrals`. Running means are over `window` units
-    of time, 300 steps by default; the first tenth of the run is what later errors are compared with. Single steps
-    from states of that run give the rest: reversibility, fibration, volume. `progress` is called with a line about
-    each thing begun.
+    The start is (q0, v0), or the system's own start named `start`. A long run of `steps` steps of size h gives the
+    verdict on every integral: the energy, the passenger's energy, the driver's energy and the latitude for coupled
+    systems, the functions of `system.integrals()`, and the functions of (q, v) in `integrals`. Running means are
+    taken over `window` units of time, by default the time of 300 steps. Later errors are compared with those in the
+    first tenth of the run. Single steps from states of the run give reversibility, fibration and volume. `progress`
+    is called with a line of text at the beginning of each measurement.
     """
     check_system(system)
     methods = [method] if isinstance(method, Method) else list(method) if isinstance(method, Sequence) else []
     if not methods or not all(isinstance(each, Method) for each in methods):
         raise ValueError(f"expected a method such as FrameGradient(), or a list of them, got {method!r}")
     if (q0 is None) != (v0 is None):
-        raise ValueError("give both q0 and v0, or neither and the system's own start is taken")
-    if q0 is None or v0 is None:
+        raise ValueError("give both q0 and v0, or neither to take the system's own start")
+    if q0 is None:
         q0, v0 = system.start(start)
     h = system.step if h is None else h
     if h is None:
@@ -447,7 +448,7 @@ def audit(
             "step to step. Look at measured_order(...), variable_step_laws(...) and sol.constraint_residual()"
         )
     tell = progress or (lambda line: None)
-    # A first step by each: what a method refuses, and a start off the constraint, come out before anything long.
+    # One step by each method, so that a refusal or a start off the constraint is reported before the long runs.
     for each in methods:
         simulate(system, each, q0, v0, h=h, steps=1, throw=False)
     tell(f"{system.label}: structure and exact motion")
@@ -457,7 +458,7 @@ def audit(
     for each in methods:
         tell(f"{each.cli_name} on {system.label}: {steps:,} steps")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MotionWarning)  # the audit says it itself
+            warnings.simplefilter("ignore", MotionWarning)  # the audit reports these itself
             found.append(_audit(about, each, steps, window))
     return found[0] if isinstance(method, Method) else found
 
@@ -471,7 +472,8 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
             f"{method.cli_name} makes no step on {system.label}, so nothing is measured: {sol.message}"
         )
     speed = max(float(np.nanmax(np.abs(np.asarray(sol.v)))), np.finfo(float).tiny)
-    # Each row by its own speed, so that a run that explodes hides nothing; at rest by the usual speed.
+    # Each row is divided by its own speed, so that a run that explodes hides nothing, or by the typical speed where
+    # the system rests.
     speeds = np.max(np.abs(np.asarray(sol.v)), axis=1)
     speeds = np.maximum(speeds, np.median(speeds[: len(speeds) // 10 + 1]))
     speeds = np.maximum(speeds, np.finfo(float).tiny)
@@ -506,7 +508,7 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
         terms=measured_terms(system, method, about.exact.q0, about.exact.v0, h),
         constraint=saved,
         own_constraint=own,
-        # Neither is defined where v -> -v leaves the constraint, or a state does not tell the next step's size.
+        # Not defined where v -> -v leaves the constraint, or where a state does not determine the next step's size.
         reversibility=np.nan
         if Trait.AFFINE in sol.traits or method.variable_step or not _turns_back(system, q, u)
         else float(np.max(np.nan_to_num(reversibility_defect(system, method, h, q, u), nan=np.inf))),
@@ -522,7 +524,7 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
 
 
 def _turns_back(system: System, q: np.ndarray, u: np.ndarray) -> bool:
-    """Whether the exact motion goes back where v -> -v; not with friction, nor at the level of a reduced system."""
+    """Whether v -> -v reverses the exact motion. It does not with friction, nor at the level of a reduced system."""
     shared = lower(as_arrays(system))
     if Trait.FORCED not in shared.traits:
         return True
@@ -540,14 +542,14 @@ def _claims(method: Method, system: System) -> Claims | None:
 
 
 def _resonance(about: Subject, sol: Trajectory) -> tuple[float, float] | None:
-    """Whether the driver's period in this run is near a resonance with a mode that changes sign every step."""
+    """The resonance of the driver with a mode that changes sign every step, and its distance; None if none is near."""
     coupled, found = about.coupled, about.orbit
     if coupled is None or found is None:
         return None
     try:
         period = measured_period(sol.t, sol.q[:, coupled.index], found.base[0], coupled.is_angle)
     except ValueError:
-        return None  # the run ended before the driver came round
+        return None  # the run ended before the driver completed a period
     return resonance(period, np.abs(np.angle(np.linalg.eigvals(found.rotation))), about.h)
 
 
@@ -568,7 +570,7 @@ def _driver_parts(coupled: CoupledSystem, q: Array, v: Array) -> Array:
 
 
 def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bool) -> dict[str, Drift]:
-    """The verdict on everything that the exact motion keeps."""
+    """The verdict on each quantity that the exact motion keeps, by name."""
     kinds: list[tuple[str, Callable, Any]] = []
     m = lower(as_arrays(about.system))
     if m.conservative:
@@ -579,7 +581,7 @@ def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bo
     found = {}
     for name, parts, shared in kinds:
         velocities = [(name, sol.v)]
-        if not on_constraint and name != "driver energy":  # the driver's velocity is free: both are the same
+        if not on_constraint and name != "driver energy":  # the driver's velocity is free: both agree
             velocities.append((f"{name} (own)", sol.v_full))
         if name == "energy" and "E_plus" in sol.step_data:
             size = float(np.max(np.abs(sol.energy())))

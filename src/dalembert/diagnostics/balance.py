@@ -13,14 +13,14 @@ from dalembert.simulation import Trajectory
 
 
 class EnergyBalance(NamedTuple):
-    """Of every step of a run."""
+    """The energy balance of every step of a run."""
 
     change: np.ndarray
-    """(K - 1,) by how much the energy changed; of affine constraints the moving energy."""
+    """(K - 1,) the change of the energy, or of the moving energy for affine constraints."""
     work: np.ndarray
-    """(K - 1,) the work of forces, of the constraint's drift, and of the change with time."""
+    """(K - 1,) the work of the forces, of the drift of the constraint, and of the explicit dependence on time."""
     defect: float
-    """The largest difference of the two, relative to the largest energy."""
+    """The largest difference between `change` and `work`, relative to the largest energy."""
 
 
 def _work(shared: Any, t: Array, q0: Array, q1: Array, u: Array) -> Array:
@@ -33,14 +33,14 @@ def _energy(m: Mechanics, t: Array, q: Array, v: Array) -> Array:
 
 
 def energy_balance(trajectory: Trajectory) -> EnergyBalance:
-    """The balance of a run by FrameGradient with save_every=1: it closes to rounding in every step.
+    """The energy balance of a run by FrameGradient with save_every=1, which closes to rounding in every step.
 
-    Positions are read from the rows, so that the defect is at least eps |q|/(h |v|).
+    The saved positions are rounded, so the defect is at least about eps |q|/(h |v|).
     """
     system, method = one_run(trajectory, "the energy balance", rows=2)
     if not isinstance(method, FrameGradient) or trajectory.save_every != 1:
         raise ValueError(
-            f"the energy balance is that of a run by FrameGradient() with save_every=1, got one by {method.cli_name} "
+            f"the energy balance needs a run by FrameGradient() with save_every=1, got one by {method.cli_name} "
             f"with save_every={trajectory.save_every}"
         )
     t, q, v = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.v))

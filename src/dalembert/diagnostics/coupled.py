@@ -1,4 +1,4 @@
-"""Nonholonomically coupled systems: a driver that moves by itself, a passenger whose constraint it turns."""
+"""Nonholonomically coupled systems: a driver moves by itself and turns the constraint of a passenger."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -30,39 +30,42 @@ class Part(NamedTuple):
     potential: Callable[[Array], Array]
     """V(xi) or U(x)."""
     energy: Callable[[Array, Array], Array]
-    """Its energy in a state (q, v) of the whole system."""
+    """The energy of this part in a state (q, v) of the whole system."""
 
 
 class CoupledSystem(eqx.Module):
-    """A driver xi with potential V(xi), a passenger x with potential U(x), constraint A(xi) x' = 0 of corank one.
+    """A driver xi with potential V(xi) and a passenger x with potential U(x) and constraint A(xi) x' = 0 of corank one.
 
     Equations: [modin2020] Definition 2.1 and (5)-(10); with k(xi) spanning the kernel of A, k . M k = 1,
         x' = k(xi) v,   v' = -k(xi) . grad U(x),   m xi'' = -V'(xi).
     Where U = x.K x/2 - f.x with K = kappa^T kappa, y = kappa x follows the reduced system
         y' = kappa k v,   v' = -(kappa k).y + k.f.
-    Made from any system by `CoupledSystem.of(system)`, which measures whether it is one, or from its parts by
-    `CoupledSystem.build`. M is the identity in the paper; here it may be any constant matrix.
+    `CoupledSystem.of(system)` makes one from any system, after measuring whether it has this structure.
+    `CoupledSystem.build` makes one from its parts. M is the identity in the paper; here it may be any constant matrix.
     """
 
     system: System
     index: int = eqx.field(static=True)
-    """Which coordinate is the driver."""
+    """The index of the driver among the coordinates."""
     mass: Array
-    """(d, d) mass matrix of the passenger."""
+    """(d, d) the mass matrix of the passenger."""
     inertia: Array
-    """Mass of the driver."""
+    """The mass of the driver."""
     origin: Array
     """(n,) the configuration where U is zero."""
     direction: Array
-    """The sign that makes the last entry of k(origin) that is not zero positive."""
+    """The sign that makes the last nonzero entry of k(origin) positive."""
     kappa: Array | None
-    """(m, d), of full rank; None where U is not quadratic with a semidefinite K."""
+    """(m, d), of full rank; None if U is not quadratic with a semidefinite K."""
     f: Array | None
     """(d,) the constant force."""
 
     @classmethod
     def of(cls, system: "System | CoupledSystem", q: Any = None) -> "CoupledSystem":
-        """The structure of `system` around q, by default its own start; ValueError with the reason if it has none."""
+        """The coupled structure of `system` around q, by default its own start.
+
+        Raises ValueError with the reason if the system is not coupled.
+        """
         if isinstance(system, CoupledSystem):
             return system
         check_system(system)
@@ -87,7 +90,7 @@ class CoupledSystem(eqx.Module):
         if told["frame"][0] != 2:
             raise ValueError(
                 f"{name} is not a coupled system: its velocities have {int(told['frame'][0])} degrees of freedom, "
-                "the driver's and one of the passenger's are needed"
+                "but it needs two: the driver's and one of the passenger's"
             )
         reasons = {}
         for i in reversed(range(len(q))):
@@ -112,7 +115,9 @@ class CoupledSystem(eqx.Module):
         """The system with V = `potential`(xi), A = `constraint`(xi) of shape (d-1, d), K = kappa^T kappa, and f."""
         shape = jax.eval_shape(constraint, jax.ShapeDtypeStruct((), float)).shape
         if len(shape) != 2 or shape[1] != shape[0] + 1:
-            raise ValueError(f"constraint(xi) must have shape (d-1, d): one direction is left; got {shape}")
+            raise ValueError(
+                f"constraint(xi) must have shape (d-1, d), so that one direction is left; got {shape}"
+            )
         d = shape[1]
         kappa = np.zeros((0, d)) if kappa is None else np.atleast_2d(np.asarray(kappa, float))
         f = np.zeros(d) if f is None else np.asarray(f, float)
@@ -143,7 +148,7 @@ class CoupledSystem(eqx.Module):
 
     @property
     def others(self) -> np.ndarray:
-        """Which coordinates are the passenger's."""
+        """The indices of the passenger's coordinates."""
         return np.delete(np.arange(self.system.dimension), self.index)
 
     @property
@@ -160,7 +165,7 @@ class CoupledSystem(eqx.Module):
         return jnp.concatenate([q[: self.index], q[self.index + 1 :]])
 
     def k(self, xi: Array) -> Array:
-        """(d,) the direction that the constraint leaves the passenger, k . M k = 1, smooth in xi."""
+        """(d,) the direction that the constraint leaves to the passenger, smooth in xi, with k . M k = 1."""
         k = self.direction * _kernel(self.system, self.index, self.place(self.rest(self.origin), xi))
         return k / jnp.sqrt(k @ self.mass @ k)
 
@@ -207,7 +212,7 @@ class CoupledSystem(eqx.Module):
         return u[:-2], u[-2], eta, force
 
     def linear(self) -> tuple[Array, Array]:
-        """kappa and f, where the passenger's potential is quadratic."""
+        """kappa and f; raises ValueError if the passenger's potential is not quadratic."""
         if self.kappa is None or self.f is None:
             raise ValueError(
                 f"the passenger potential of {self.system.label} is not x.K x/2 - f.x with a semidefinite "
@@ -218,7 +223,7 @@ class CoupledSystem(eqx.Module):
 
 @compiled
 def _facts(m: Mechanics, configurations: Array) -> dict[str, Array]:
-    """Everything `of` asks for, at each configuration."""
+    """The quantities that `CoupledSystem.of` needs, at each configuration."""
 
     def at(q):
         a = m.rows(q)
@@ -236,7 +241,7 @@ def _facts(m: Mechanics, configurations: Array) -> dict[str, Array]:
 
 
 def _why_not(told: dict[str, np.ndarray], i: int) -> str | None:
-    """Why coordinate i does not drive the others; None where it does."""
+    """The reason why coordinate i does not drive the others; None if it does."""
     other = np.delete(np.arange(told["metric"].shape[-1]), i)
 
     def small(x, scale):
@@ -269,7 +274,7 @@ def _structure(system: System, q: np.ndarray, told: dict[str, np.ndarray], i: in
     if np.all(np.abs(stiffness - stiffness[0]) <= bound) and values[0] >= -bound:
         f = stiffness[0] @ q[other] - told["pull"][0][other]
         kept = values > bound
-        if kept.all():  # the symmetric root, so that kappa is the identity where K is
+        if kept.all():  # the symmetric root, so that kappa is the identity if K is
             kappa = (vectors * np.sqrt(values)) @ vectors.T
         else:
             rows = (vectors[:, kept] * np.sqrt(values[kept])).T
@@ -282,7 +287,7 @@ def _structure(system: System, q: np.ndarray, told: dict[str, np.ndarray], i: in
 
 
 def _kernel(system: System, i: int, q: Array) -> Array:
-    """A vector of the kernel of A without column i, smooth in q: minors, or a combination of spanning vectors."""
+    """A vector in the kernel of A without column i, smooth in q: minors, or a combination of spanning vectors."""
     m = lower(system)
     if "constraints" not in m.given:
         b = m.frame(q)
@@ -296,7 +301,7 @@ def _kernel(system: System, i: int, q: Array) -> Array:
 
 
 def _determinant(rows: list[list[Array]]) -> Array:
-    """By the first row; one for no rows."""
+    """The determinant by expansion along the first row; one for no rows."""
     if not rows:
         return jnp.ones(())
     first, below = rows[0], rows[1:]

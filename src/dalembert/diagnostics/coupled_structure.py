@@ -9,7 +9,7 @@ from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.floquet import Averaging, averaging, driver_at, driver_phases, section
 from dalembert.numerics import Vector, over_rows
 
-# Ranks and defects of matrices that are known to rounding.
+# The threshold for ranks and defects of matrices that are known to rounding.
 _ZERO = 1e-8
 _SAMPLES = 128
 
@@ -35,15 +35,17 @@ def _span(matrices: np.ndarray) -> np.ndarray:
 
 
 def group_dimension(coupled: CoupledSystem) -> int:
-    """The dimension of the group in which the reduced system moves (kappa x, v, 1): that of the Lie algebra which
-    the evolution matrices generate."""
+    """The dimension of the group by which the reduced system moves (kappa x, v, 1).
+
+    It is the dimension of the Lie algebra that the evolution matrices generate.
+    """
     coupled = CoupledSystem.of(coupled)
     grid = np.linspace(0, 2 * np.pi, 33)[:-1] if coupled.is_angle else np.linspace(-2, 2, 33)
     return len(lie_algebra(over_rows(CoupledSystem.matrix)(coupled, grid)))
 
 
 def group_name(coupled: CoupledSystem) -> str:
-    """The connected group with that algebra, among those that occur here."""
+    """The name of the connected group whose Lie algebra the evolution matrices generate."""
     coupled = CoupledSystem.of(coupled)
     return _group(coupled, group_dimension(coupled))
 
@@ -63,24 +65,24 @@ def _group(coupled: CoupledSystem, dimension: int) -> str:
 
 
 class Involution(NamedTuple):
-    """A linear map with rho A(s + theta) rho = -A(s - theta) and rho^2 = 1, or the nearest to one."""
+    """A linear map with rho A(s + theta) rho = -A(s - theta) and rho^2 = 1, or the map nearest to one."""
 
     rho: np.ndarray
-    """It acts on (kappa x, v)."""
+    """The matrix of the map, which acts on (kappa x, v)."""
     shift: float
     """The phase s of the driver, of period one, about which time is reversed."""
     defect: float
-    """The largest entry of rho A + A rho over a period, for rho of norm one; zero where the system is reversible."""
+    """The largest entry of rho A + A rho over a period, for rho of norm one; zero if the system is reversible."""
 
 
 def reversibility(averaged: Averaging) -> list[Involution]:
     """Every phase about which the reduced system is reversible, with its involution; [modin2020] Lemma 4.3.
 
-    Condition (24) is linear in rho: at each phase its solutions are the kernel of a matrix. The phases are found
-    on a grid and refined. An empty list says that there are none, and so is a measured statement.
+    Condition (24) is linear in rho, so at each phase its solutions are the kernel of a matrix. The phases are found
+    on a grid and refined. An empty list means that the search over all phases found none.
     """
     samples = _evolution(averaged)
-    if np.max(np.abs(samples)) < _ZERO:  # (kappa x, v) rests: every phase will do
+    if np.max(np.abs(samples)) < _ZERO:  # (kappa x, v) is at rest, so every phase is one
         return [Involution(np.eye(samples.shape[1] - 1), 0.0, 0.0)]
     grid = np.arange(_SAMPLES) / _SAMPLES
     values = np.array([_smallest(samples, s)[0] for s in grid])
@@ -96,13 +98,13 @@ def reversibility(averaged: Averaging) -> list[Involution]:
 
 
 def least_defect(averaged: Averaging) -> float:
-    """The smallest defect of condition (24) over all phases and all rho of norm one: how far from reversible."""
+    """The smallest defect of condition (24) over all phases and all rho of norm one; zero for a reversible system."""
     samples = _evolution(averaged)
     return min(_smallest(samples, s)[0] for s in np.arange(_SAMPLES) / _SAMPLES)
 
 
 def _evolution(averaged: Averaging) -> np.ndarray:
-    """Fourier coefficients of the evolution matrix over one period, without the auxiliary row."""
+    """The Fourier coefficients of the evolution matrix over one period, without the auxiliary row."""
     xi = driver_phases(averaged.coupled, averaged.orbit, _SAMPLES)
     return np.fft.fft(over_rows(CoupledSystem.matrix)(averaged.coupled, xi), axis=0)
 
@@ -119,7 +121,7 @@ def _smallest(samples: np.ndarray, shift: float) -> tuple[float, np.ndarray]:
     backward = np.roll(forward[::-1], 1, axis=0)
     size = forward.shape[1] - 1
     a, b = forward[:, :size, :size], backward[:, :size, :size]
-    # r A(theta) + A(-theta) r = 0 and r c(theta) + c(-theta) = 0, c the affine column (k.f); unknown r, row by row.
+    # r A(theta) + A(-theta) r = 0 and r c(theta) + c(-theta) = 0, with c the affine column (k.f) and r unknown.
     eye = np.eye(size)
     rows = np.einsum("ik,tlj->tijkl", eye, a[::4]) + np.einsum("tik,jl->tijkl", b[::4], eye)
     matrix = rows.reshape(-1, size * size)
@@ -133,7 +135,7 @@ def _smallest(samples: np.ndarray, shift: float) -> tuple[float, np.ndarray]:
     _, values, vectors = np.linalg.svd(matrix, full_matrices=False)
     kernel = vectors[values < 1e-6 * max(1.0, values[0])]
     candidates = kernel if len(kernel) else vectors[-1:]
-    # Several solutions: the one nearest to reversing v and keeping the rest.
+    # If there are several solutions, take the one nearest to reversing v and keeping the rest.
     plain = np.diag(np.append(np.ones(size - 1), -1.0 if size > 1 else 1.0)).ravel()
     best = (candidates @ plain) @ candidates
     best = best if np.linalg.norm(best) > 1e-6 else candidates[0]
@@ -143,7 +145,7 @@ def _smallest(samples: np.ndarray, shift: float) -> tuple[float, np.ndarray]:
 
 def _refine(samples: np.ndarray, start: float) -> float:
     """The phase near `start` where the defect is least."""
-    from scipy.optimize import minimize_scalar  # a third of a second to import
+    from scipy.optimize import minimize_scalar  # takes a third of a second to import
 
     # Counted from `start`, because the minimiser stops at 1.5e-8 of its variable.
     found = minimize_scalar(
@@ -156,7 +158,7 @@ def _refine(samples: np.ndarray, start: float) -> float:
 
 
 def _as_involution(rho: np.ndarray) -> np.ndarray | None:
-    """rho scaled so that its square is one, its first large entry positive; None where it cannot be."""
+    """rho, scaled so that its square is one and its first large entry positive; None if no scale does that."""
     square = rho @ rho
     scale = np.trace(square) / len(rho)
     if scale <= 0:
@@ -168,13 +170,13 @@ def _as_involution(rho: np.ndarray) -> np.ndarray | None:
 
 
 def averaging_symmetry_defect(averaged: Averaging, involution: Involution, count: int = 8) -> float:
-    """The largest |v(rho u, -theta) - rho v(u, theta)|: whether averaging respects the involution.
+    """The largest |w(rho u, -theta) - rho w(u, theta)|, which is zero if the averaging respects the involution.
 
-    The averaging must begin at the involution's phase.
+    The map w is `Averaging.change`. The averaging must begin at the involution's phase.
     """
     if abs((involution.shift + 0.5) % 1 - 0.5) > 1e-7:
         raise ValueError(
-            "the averaging must begin where time is reversed: rebase(averaged, involution) gives that one"
+            "the averaging must begin where time is reversed: rebase(averaged, involution) gives one that does"
         )
     draw = np.random.default_rng(6)
     size = len(involution.rho)
@@ -189,37 +191,37 @@ def averaging_symmetry_defect(averaged: Averaging, involution: Involution, count
 
 
 def rebase(averaged: Averaging, involution: Involution) -> tuple[Averaging, Involution]:
-    """The same with the period beginning at the involution's phase."""
+    """The same averaging and involution, with the period beginning at the involution's phase."""
     xi, eta = driver_at(averaged.coupled, averaged.orbit, involution.shift)
     return averaging(averaged.coupled, xi, eta, averaged.orbit.step), involution._replace(shift=0.0)
 
 
 class Structure(NamedTuple):
-    """One column of the table of coupled systems; [modin2020] Table 1."""
+    """One column of the table of coupled systems, [modin2020] Table 1."""
 
     name: str
     group: str
     algebra: int
-    """Dimension of the Lie algebra."""
+    """The dimension of the Lie algebra."""
     fibre: int
     """F, the dimension of the kernel of kappa."""
     integrals: int
-    """I, of the reduced system."""
+    """I, the number of integrals of the reduced system."""
     angles: int
-    """theta, of the reduced system."""
+    """theta, the number of angles of the reduced system."""
     compact: bool
-    """Whether the reduced motion stays bounded; else it is not integrable in the sense of the paper."""
+    """Whether the reduced motion stays bounded; if not, it is not integrable in the sense of the paper."""
     involutions: tuple[Involution, ...]
 
 
-def structure(coupled: CoupledSystem, q: Vector, v: Vector) -> Structure:
-    """Everything about the orbit through (q, v)."""
+def structure(coupled: CoupledSystem, q: Any, v: Any) -> Structure:
+    """The structure of the coupled system along the orbit through (q, v)."""
     coupled = CoupledSystem.of(coupled)
     averaged = averaging(coupled, *section(coupled, q, v))
     dimension = group_dimension(coupled)
     m, d = coupled.linear()[0].shape
     angles = 1 + averaged.angles
-    # A motion that is not bounded loses an integral: v grows instead of being one.
+    # An unbounded motion loses an integral, because v grows instead of staying constant.
     integrals = m + 3 - angles - (0 if averaged.is_compact else 1)
     return Structure(
         coupled.system.label,

@@ -30,25 +30,25 @@ from dalembert.numerics import Vectors, jit_fast_compile, matvec, over_rows, sol
 
 
 class DiscreteLaws(NamedTuple):
-    """What single steps of a variational method do; zero is what the theorems say."""
+    """The defects of the laws of discrete mechanics in single steps. The theorems say that they are zero."""
 
     flight: float
-    """How much a free flight changes the energy, relative; the method keeps the energy if this is zero."""
+    """The relative change of the energy in a free flight; the method keeps the energy if this is zero."""
     momentum: dict[str, float]
     """The residual of the discrete momentum equation for each section of the system, relative to the momenta."""
     determinant: float | None
     """The largest |det - (-1)^m| of the step in (q, p^-); None for methods on D."""
     symplectic: float | None
-    """The defect of F* omega = omega + d(lam_a mu^a), relative; None for methods on D."""
+    """The relative defect of F* omega = omega + d(lam_a mu^a); None for methods on D."""
     space_momentum: float | None
-    """How much the average momentum changes in space in a step, relative; None unless on a group. It is kept where
-    the metric is invariant from both sides and the constraint from the right."""
+    """The relative change, in a step, of the average momentum in space; None unless the system is on a group. This
+    momentum is kept if the metric is bi-invariant and the constraint right-invariant."""
 
 
 def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
-    """The residuals of the momentum equation, one for each section, and the size of the momentum.
+    """The residuals of the momentum equation, one per section, and the size of the momentum.
 
-    [ferraro2008] Theorem 2, with the section's change on the other side:
+    This is [ferraro2008] Theorem 2, with the change of the section moved to the other side:
     <p^+(q1), xi(q)_Q(q1)> = <p^+(q), xi(q)_Q(q)>.
     """
     system, method, h = shared
@@ -64,14 +64,14 @@ def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     return jnp.stack(residual), jnp.stack(size)
 
 
-def momentum_residuals(
-    system: System, method: Method, h: float, q: Vectors, u: Vectors
-) -> dict[str, Float[np.ndarray, " rows"]]:
-    """The residual of the discrete momentum equation at each row of (q, u), for each section of the system,
-    relative to the largest momentum in these rows. The discrete Lagrangian must be invariant."""
+def momentum_residuals(system: System, method: Method, h: float, q: Any, u: Any) -> dict[str, np.ndarray]:
+    """The residual of the discrete momentum equation at each row of (q, u), by section of the system.
+
+    It is relative to the largest momentum in these rows. The discrete Lagrangian must be invariant.
+    """
     if not method.variational:
         raise ValueError(
-            f"this is a law of GNI() and VariationalDLA(), made from a flight; got {method.cli_name}"
+            f"this is a law of methods made from a flight, such as GNI() and VariationalDLA(); got {method.cli_name}"
         )
     names = list(system.sections())
     if not names:
@@ -104,7 +104,7 @@ def flight_energy(
 
 @cache
 def _row_by_row(function: Callable) -> Callable:
-    """The function at one row after another: derivatives of a step, for a few rows."""
+    """The function applied to one row after another, for the derivatives of a few steps."""
     one = jit_fast_compile(function)
     return lambda shared, q, u: np.array([one(shared, *row) for row in zip(q, u, strict=True)])
 
@@ -117,7 +117,10 @@ def _check_reflecting(method: Method) -> None:
 
 
 def _phase_step(shared: Any, q: Array, z: Array) -> tuple[Array, Array, Array, Array]:
-    """From the state (x, p) near q, at q exp(x): the configuration there, the next one, M^-1 p^+ and p^- there."""
+    """One step from the state z = (x, p) at q exp(x).
+
+    Returns the configuration q exp(x), the next configuration, and M^-1 p^+ and p^- there.
+    """
     system, method, h = shared
     n = z.shape[0] // 2
     near = system.space.displaced(q, z[:n])
@@ -142,19 +145,17 @@ def _determinant(shared: Any, q: Array, u: Array) -> Array:
     return jnp.linalg.det(jax.jacfwd(after)(z))
 
 
-def phase_determinant(
-    system: System, method: Method, h: float, q: Vectors, u: Vectors
-) -> Float[np.ndarray, " rows"]:
-    """The determinant of a step of a GNI in (q, p^-), p^- moved to the identity on a group: (-1)^m.
+def phase_determinant(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+    """The determinant of a step of a GNI in (q, p^-), which is (-1)^m. On a group, p^- is moved to the identity.
 
-    The product of flight and reflection, one keeping volume, the other changing the sign of m directions.
+    The step is a flight, which keeps volume, and a reflection, which changes the sign of m directions.
     """
     _check_reflecting(method)
     return _row_by_row(_determinant)(as_shared(system, method, h), *as_rows(system, q, u))
 
 
 def _as_velocities(system: Mechanics, q: Array, columns: Array) -> Array:
-    """Velocities at q, from derivatives of its numbers."""
+    """Velocities at q, from derivatives of the numbers that represent q."""
 
     def one(x):
         return jax.jvp(lambda k: system.space.difference(q, k), (q,), (x,))[1]
@@ -184,12 +185,10 @@ def _symplectic(shared: Any, q: Array, u: Array) -> Array:
     return jnp.max(jnp.abs(after - before + kick)) / jnp.maximum(1.0, jnp.max(jnp.abs(after)))
 
 
-def symplectic_defect(
-    system: System, method: Method, h: float, q: Vectors, u: Vectors
-) -> Float[np.ndarray, " rows"]:
-    """The defect of F* omega = omega + d(lam_a mu^a) for a step F of a GNI at each row, omega = -d(p dq).
+def symplectic_defect(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+    """The defect of F* omega = omega + d(lam_a mu^a) for a step F of a GNI at each row, with omega = -d(p dq).
 
-    lam is computed from the momentum p^+ by its own formula, lam = 2 (mu M^-1 mu^T)^-1 mu M^-1 p^+.
+    lam is computed from the momentum p^+ by lam = 2 (mu M^-1 mu^T)^-1 mu M^-1 p^+.
     """
     _check_reflecting(method)
     return _row_by_row(_symplectic)(as_shared(system, method, h), *as_rows(system, q, u))
@@ -203,12 +202,10 @@ def _space_momentum(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     return jnp.max(jnp.abs(two - one)), jnp.max(jnp.abs(one))
 
 
-def space_momentum_change(
-    system: System, method: Method, h: float, q: Vectors, u: Vectors
-) -> Float[np.ndarray, " rows"]:
-    """How much the average momentum (p^+ + p^-)/2 changes in space over a step from each row, relative.
+def space_momentum_change(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+    """The relative change, over a step from each row, of the average momentum (p^+ + p^-)/2 in space.
 
-    [ferraro2008] section 4.4: not at all, where the metric is bi-invariant and the constraint right-invariant.
+    By [ferraro2008] section 4.4 it is zero if the metric is bi-invariant and the constraint right-invariant.
     """
     if Trait.GROUP not in lower(system).traits:
         raise ValueError(
@@ -218,8 +215,8 @@ def space_momentum_change(
     return change / max(float(np.max(size)), np.finfo(float).tiny)
 
 
-def discrete_laws(system: System, method: Method, h: float, q: Vectors, u: Vectors) -> DiscreteLaws | None:
-    """All of it over the rows of (q, u); None for a method that is not made from a discrete Lagrangian."""
+def discrete_laws(system: System, method: Method, h: float, q: Any, u: Any) -> DiscreteLaws | None:
+    """All laws over the rows of (q, u); None for a method that is not made from a discrete Lagrangian."""
     if not method.variational:
         return None
     given = (system, method, h, *as_rows(system, q, u))

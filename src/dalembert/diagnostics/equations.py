@@ -24,12 +24,12 @@ from dalembert.model import (
 from dalembert.model import acceleration as acceleration_at
 from dalembert.numerics import Vector, jit_fast_compile
 
-# A component that differs by less was not changed, but rounded.
+# A component that differs by less than this was only rounded, not changed.
 _SAME = 1e-12
 
 
 class Start(tuple[np.ndarray, np.ndarray]):
-    """A start state (q0, v0) that the system allows, and in `words` what had to be changed for that."""
+    """A start state (q0, v0) that the system allows. Its `words` say what had to be changed."""
 
     words: str
 
@@ -57,9 +57,10 @@ def start(
 ) -> Start:
     """A start at q0 whose velocity satisfies the constraint.
 
-    Given `v0`, it is the allowed velocity nearest to it in the kinetic metric. Given `rates`, some components of the
-    velocity by name, it is the allowed velocity that has them and the least kinetic energy. The result is a pair, so
-    that `da.simulate(system, method, *da.start(...), ...)` works; its `words` say what was changed.
+    Given `v0`, the velocity is the allowed one nearest to `v0` in the kinetic metric. Given `rates`, a mapping from
+    the names of some velocity components to their values, it is the allowed velocity with these components that has
+    the least kinetic energy. The result is a pair, so `da.simulate(system, method, *da.start(...), ...)` works. Its
+    `words` say what was changed.
     """
     check_system(system)
     m = lower(as_arrays(system)).at(jnp.asarray(t, float))
@@ -68,7 +69,7 @@ def start(
         raise ValueError(f"q0 must have shape ({m.dimension},), one number per coordinate; got {q.shape}")
     names = system.velocity_names
     if (v0 is None) == (rates is None):
-        raise ValueError("give v0, a velocity, or rates, some of its components by name; one of the two")
+        raise ValueError("give one of the two: v0, a velocity, or rates, some of its components by name")
     if rates is None:
         before = real_numbers("v0", v0, len(names), names)
         if before.shape != (len(names),):
@@ -114,12 +115,12 @@ def _completed(m: Mechanics, names: tuple[str, ...], q: np.ndarray, rates: dict[
     unknown = [name for name in rates if name not in names]
     if unknown:
         raise ValueError(
-            f"rates names {unknown[0]!r}, which is no velocity of {m.label}; it has {', '.join(names)}"
+            f"rates names {unknown[0]!r}, which is no velocity of {m.label}; its velocities are {', '.join(names)}"
         )
     given = np.array([real_numbers(f"rates[{n!r}]", x, 1, (n,)) for n, x in rates.items()], float).reshape(-1)
     mass, a, b = (np.asarray(x) for x in _parts(m, q))
     fixed = np.eye(len(names))[[names.index(n) for n in rates]]
-    # In units of the kinetic metric, in which the shortest solution has the least kinetic energy.
+    # In these coordinates the kinetic metric is the identity, so the shortest solution has the least kinetic energy.
     factor = np.linalg.inv(np.linalg.cholesky(mass)).T
     rows = np.concatenate([a, fixed]) @ factor
     values = np.concatenate([b, given])
@@ -128,15 +129,15 @@ def _completed(m: Mechanics, names: tuple[str, ...], q: np.ndarray, rates: dict[
     found = np.linalg.lstsq(rows / scale[:, None], values / scale, rcond=1e-12)[0]
     off = np.abs(rows @ found - values) / scale
     if np.any(off > 1e-9 * (1 + np.linalg.norm(found))):
-        # Of all velocities that the constraint allows, the one whose components are nearest to the given ones.
+        # The allowed velocity whose components are nearest to the given ones.
         particular, free = np.linalg.pinv(a) @ b, np.linalg.svd(a)[2][len(a) :].T
         nearest = particular + free @ np.linalg.lstsq(fixed @ free, given - fixed @ particular, rcond=None)[0]
         told = ", ".join(f"{n} = {x:.6g}" for n, x in zip(rates, fixed @ nearest, strict=True))
         raise ValueError(
             f"{m.label}: no allowed velocity at this configuration has all of these rates; they contradict the "
-            f"constraint. The nearest that it allows: {told}. Give fewer of them"
+            f"constraint. The nearest rates that it allows are {told}. Give fewer rates, or these"
         )
-    # The rounding of the solve is taken off, so that the start passes as it is.
+    # Projecting once more removes the rounding of the solve, so that the start passes the check of the constraint.
     return np.asarray(_nearest(m, q, factor @ found))
 
 
@@ -150,7 +151,7 @@ class Motion(NamedTuple):
 def acceleration(system: System, q: Vector, v: Vector, t: float = 0.0) -> Motion:
     """v' and the multipliers at a state, from d/dt dL/dv - dL/dq = A(q)^T lam + forces with A v = b.
 
-    Inside other JAX code use `dalembert.model.acceleration`, which this calls.
+    Inside other JAX code, use `dalembert.model.acceleration`, which this function calls.
     """
     check_system(system)
     q, v = (np.asarray(x, float) for x in (q, v))
@@ -167,21 +168,21 @@ def _acceleration(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
 class Linearisation(NamedTuple):
     """The linearised equations of motion about a state, on the states that the constraint allows."""
 
-    matrix: Float[np.ndarray, "states states"]
-    """(n + r, n + r): d/dt (dq, dw) = matrix (dq, dw), dq the change of the configuration, dw that of the velocity in
-    `frame`, which is carried along."""
-    frame: Float[np.ndarray, "n r"]
+    matrix: np.ndarray
+    """(n + r, n + r) the matrix in d/dt (dq, dw) = matrix (dq, dw), where dq is the change of the configuration and dw
+    the change of the velocity in `frame`, which is carried along."""
+    frame: np.ndarray
     """(n, r) a basis of D at the state, orthonormal for the kinetic metric."""
-    eigenvalues: Inexact[np.ndarray, " states"]
-    """(n + r,) those of the matrix, the largest real parts first."""
+    eigenvalues: np.ndarray
+    """(n + r,) the eigenvalues of the matrix, with the largest real parts first."""
 
 
 def linearise(system: System, q: Vector, v: Vector, t: float = 0.0) -> Linearisation:
     """The linearisation of the constrained motion about (q, v).
 
     About an equilibrium, or a steady motion along coordinates on which nothing depends, the matrix does not change
-    with time, and its eigenvalues tell the stability: a real part above zero is unstable. Coordinates on which nothing
-    depends have eigenvalue zero.
+    with time. Its eigenvalues then decide the stability: the motion is unstable if one has a positive real part. A
+    coordinate on which nothing depends has eigenvalue zero.
     """
     check_system(system)
     q, v = (np.asarray(x, float) for x in (q, v))

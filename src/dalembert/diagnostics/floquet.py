@@ -1,4 +1,4 @@
-"""Periodic drivers: period map, averaging by Floquet's theorem, reversibility, and what follows from them."""
+"""Periodic drivers: the period map, averaging by Floquet's theorem, and resonances with the step."""
 
 from typing import Any, NamedTuple
 
@@ -10,22 +10,22 @@ from jax import Array, lax
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.numerics import Vector, compiled, extrapolated_step
 
-# A period longer than this many steps is taken for none.
+# A driver that does not return within this many steps counts as not periodic.
 _MOST_STEPS = 5_000
-# Two results, the second with steps half as long, must agree to this.
+# Two results, the second with steps half as long, must agree to within this.
 _AGREEMENT = 1e-11
 
 
 class Orbit(NamedTuple):
-    """One period of the driver from a base point, and what the passenger does in it."""
+    """One period of the driver from a base point, and the evolution of the passenger over it."""
 
     base: tuple[float, float]
-    """(xi, eta) where the period begins."""
+    """The point (xi, eta) where the period begins."""
     period: float
     map: np.ndarray
     """Phi(T), the evolution of (kappa x, v, 1) over one period."""
     step: float
-    """The step at which the two were accurate."""
+    """The step at which period and map were accurate."""
 
     @property
     def rotation(self) -> np.ndarray:
@@ -47,14 +47,16 @@ def _advance(coupled: CoupledSystem, z: Array, h: Array, count: Array) -> Array:
 
 @compiled
 def _drive(coupled: CoupledSystem, z: Array, h: Array) -> tuple[Array, Array]:
-    """The driver after time h, and how fast it moves there."""
+    """The state of the driver after time h, and its rate of change there."""
     z1 = extrapolated_step(coupled.driver_field, z, h)
     return z1, coupled.driver_field(z1)
 
 
 def _return_time(coupled: CoupledSystem, base: np.ndarray, h: float) -> float:
-    """When the driver comes back to `base`: the first crossing of the line across the flow there that is at the
-    base itself; NaN where there is none."""
+    """The time after which the driver returns to `base`; NaN if it does not return.
+
+    It is the time of the first crossing, at the base itself, of the line through the base across the flow.
+    """
     along = np.asarray(_drive(coupled, base, 0.0)[1])
 
     def drive(z, h):
@@ -71,7 +73,7 @@ def _return_time(coupled: CoupledSystem, base: np.ndarray, h: float) -> float:
         ahead1 = miss(z1) @ along
         if ahead < 0 <= ahead1:
             part = h * ahead / (ahead - ahead1)
-            for _ in range(5):  # Newton from the secant's zero reaches rounding: a step is short
+            for _ in range(5):  # a step is short, so Newton from the zero of the secant reaches rounding
                 here, speed = drive(z, part)
                 part -= miss(here) @ along / speed
             if np.max(np.abs(miss(here))) < 1e-6 * (1 + np.max(np.abs(base))):
@@ -83,9 +85,9 @@ def _return_time(coupled: CoupledSystem, base: np.ndarray, h: float) -> float:
 
 
 def orbit(coupled: CoupledSystem, xi: float, eta: float, h: float | None = None) -> Orbit:
-    """The driver's period through (xi, eta) and the period map based there, to rounding.
+    """The driver's orbit through (xi, eta), with its period and the period map based there, to rounding.
 
-    `h` is a first guess of a step that resolves the motion; it is halved until two results agree.
+    `h` is a first guess at a step that resolves the motion. It is halved until two results agree.
     """
     coupled = CoupledSystem.of(coupled)
     h = float(h or coupled.system.step or 0.1)
@@ -115,7 +117,7 @@ def orbit(coupled: CoupledSystem, xi: float, eta: float, h: float | None = None)
 
 
 def driver_at(coupled: CoupledSystem, found: Orbit, phase: float) -> tuple[float, float]:
-    """(xi, eta) at this fraction of the period after the base."""
+    """(xi, eta) at the fraction `phase` of the period after the base."""
     time = phase * found.period
     count = max(1, int(np.ceil(abs(time) / found.step)))
     z = np.array(found.base)
@@ -137,7 +139,7 @@ def driver_phases(coupled: CoupledSystem, found: Orbit, count: int) -> np.ndarra
 
 @compiled
 def _levels(coupled: CoupledSystem, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    """Energy of the driver, its potential at zero, along the way there, and all round."""
+    """The driver's energy, its potential at zero, and its largest potential on the way to zero and in a whole turn."""
     xi = q[coupled.index]
     nearest = 2 * jnp.pi * jnp.round(xi / (2 * jnp.pi)) if coupled.is_angle else jnp.zeros(())
     potential = jax.vmap(coupled.driver_potential)
@@ -146,9 +148,11 @@ def _levels(coupled: CoupledSystem, q: Array, v: Array) -> tuple[Array, Array, A
     return coupled.driver_energy(q, v), coupled.driver_potential(jnp.zeros(())), jnp.max(way), jnp.max(round_)
 
 
-def section(coupled: CoupledSystem, q: Vector, v: Vector) -> tuple[float, float]:
-    """Where the orbit through the state crosses xi = 0, upwards unless the driver rotates downwards; its own
-    (xi, eta) where it does not cross."""
+def section(coupled: CoupledSystem, q: Any, v: Any) -> tuple[float, float]:
+    """The point (xi, eta) where the orbit through the state crosses xi = 0, or the state's own if it does not.
+
+    The crossing is upwards unless the driver rotates downwards.
+    """
     coupled = CoupledSystem.of(coupled)
     q, v = np.asarray(q, float), np.asarray(v, float)
     if q.shape != (coupled.system.dimension,) or v.shape != q.shape:
@@ -166,7 +170,7 @@ def section(coupled: CoupledSystem, q: Vector, v: Vector) -> tuple[float, float]
 
 
 class Averaging(NamedTuple):
-    """The change of variables that makes the reduced system one with constant coefficients.
+    """The change of variables after which the reduced system has constant coefficients.
 
     Equations: [modin2020] Theorem 4.2: with theta = t/T in [0, 1), Phi(1) = exp(Abar) (a real logarithm with angles
     in (-pi, pi]), w = exp(Abar theta) Phi(theta)^-1 u satisfies w' = Abar w.
@@ -175,10 +179,10 @@ class Averaging(NamedTuple):
     coupled: CoupledSystem
     orbit: Orbit
     average: np.ndarray
-    """Abar, for theta; divide by the period for time."""
+    """Abar, per unit of theta; divide it by the period to get the rate per unit of time."""
 
     def flow(self, theta: float) -> np.ndarray:
-        """Phi(theta), also for negative theta and beyond one period."""
+        """Phi(theta); theta may be negative or exceed one period."""
         size = len(self.average)
         turns = np.floor(theta)
         time = (theta - turns) * self.orbit.period
@@ -188,7 +192,7 @@ class Averaging(NamedTuple):
         return phi @ np.linalg.matrix_power(self.orbit.map, int(turns))
 
     def change(self, u: Any, theta: float) -> np.ndarray:
-        """w(u, theta), of period one in theta."""
+        """w(u, theta), which has period one in theta."""
         from scipy.linalg import expm
 
         return expm(self.average * theta) @ np.linalg.solve(self.flow(theta), np.asarray(u, float))
@@ -201,7 +205,7 @@ class Averaging(NamedTuple):
 
     @property
     def angles(self) -> int:
-        """How many angles the passenger adds: pairs of turning eigenvalues of the average."""
+        """The number of angles that the passenger adds: pairs of complex eigenvalues of the average."""
         return int(np.sum(np.linalg.eigvals(self.average).imag > 1e-9))
 
     @property
@@ -215,22 +219,22 @@ class Averaging(NamedTuple):
 
 
 def averaging(coupled: CoupledSystem, xi: float, eta: float, h: float | None = None) -> Averaging:
-    """The averaged system of the driver's orbit through (xi, eta)."""
+    """The averaging over the driver's orbit through (xi, eta)."""
     coupled = CoupledSystem.of(coupled)
     found = orbit(coupled, xi, eta, h)
     return Averaging(coupled, found, real_logarithm(found.map))
 
 
 def real_logarithm(phi: np.ndarray) -> np.ndarray:
-    """The logarithm of a rotation with a shift, [[R, c], [0, 1]] with R in SO(n), angles in (-pi, pi].
+    """The logarithm of a rotation with a shift, [[R, c], [0, 1]] with R in SO(n), with angles in (-pi, pi].
 
-    It is the principal one where R turns no plane by half; where it does, the sense of that turn is a choice.
+    It is the principal logarithm unless R turns a plane by a half turn, whose sense is a choice.
     """
     from scipy.linalg import schur
 
     phi = np.asarray(phi, float)
     size = len(phi) - 1
-    found = schur(phi[:-1, :-1], output="real")  # of a normal matrix: turns in planes, and ones
+    found = schur(phi[:-1, :-1], output="real")  # R is normal: rotations of planes, and ones
     blocks, basis = np.asarray(found[0]), np.asarray(found[1])
     turns, shifts = np.zeros((size, size)), np.eye(size)
     planes, halves, j = [], [], 0
@@ -247,7 +251,7 @@ def real_logarithm(phi: np.ndarray) -> np.ndarray:
     for pair, angle in planes:
         place = np.ix_(pair, pair)
         turns[place] = angle * np.array([[0.0, -1.0], [1.0, 0.0]])
-        # The integral of exp(s turns) for s from 0 to 1: an exponential moves the shift by it.
+        # The integral of exp(s turns) for s from 0 to 1, by which an exponential multiplies the shift.
         across, along = 1 - np.cos(angle), np.sin(angle)
         shifts[place] = np.array([[along, -across], [across, along]]) / angle
     made = np.zeros_like(phi)
@@ -255,7 +259,7 @@ def real_logarithm(phi: np.ndarray) -> np.ndarray:
     made[:-1, -1] = basis @ np.linalg.solve(shifts, basis.T @ phi[:-1, -1])
     if len(halves) % 2 or not np.allclose(
         _exponential(made), phi, rtol=0, atol=1e-8
-    ):  # the map is good to 1e-11
+    ):  # the map is accurate to 1e-11
         raise ValueError("the period map is not a rotation with a shift, so it has no logarithm of this kind")
     return made
 
@@ -267,8 +271,10 @@ def _exponential(x: np.ndarray) -> np.ndarray:
 
 
 def measured_period(t: Any, xi: Any, at: float, is_angle: bool) -> float:
-    """The mean time between crossings of xi = `at` in the same direction in a run: the period of the driver as the
-    method has it. ValueError where it never crosses twice."""
+    """The driver's period in a run: the mean time between crossings of xi = `at` in the same direction.
+
+    Raises ValueError if the driver never crosses twice in the same direction.
+    """
     t, xi = np.asarray(t, float), np.asarray(xi, float)
     if t.ndim != 1 or t.shape != xi.shape:
         raise ValueError(
@@ -289,18 +295,19 @@ def measured_period(t: Any, xi: Any, at: float, is_angle: bool) -> float:
 
 
 def crossings(xi: np.ndarray, at: float, is_angle: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The rows after which xi crosses `at` upwards, for an angle any `at` + 2 pi k, and what it crosses there."""
+    """The rows after which xi crosses `at` upwards, and the values it crosses: any `at` + 2 pi k for an angle."""
     turn = np.floor((xi - at) / (2 * np.pi)) if is_angle else np.where(xi >= at, 0.0, -1.0)
     k = np.nonzero(turn[1:] > turn[:-1])[0]
     return k, at + (2 * np.pi * turn[k + 1] if is_angle else np.zeros(len(k)))
 
 
 def resonance(period: float, angles: Any, h: float, near: float | None = None) -> tuple[float, float] | None:
-    """The value of T/h among 2n and 2n +- angle/pi that is nearest, and its distance; None beyond `near`.
+    """The resonant value of T/h nearest to this one, among 2n and 2n +- angle/pi, and the distance to it.
 
-    There the mode that alternates from step to step, which methods on TQ have, meets the driver. `angles` is that
-    of the period map, or several; the period is best that of the method itself (`measured_period`). The windows
-    close as steps become shorter: by default `near` is 0.1 up to T/h = 14 and falls by e every 5 from there.
+    The result is None if the distance exceeds `near`. At a resonant value the driver meets the mode that alternates
+    from step to step, which methods on TQ have. `angles` is the angle of the period map, or several angles. The best
+    `period` is that of the method itself (`measured_period`). The resonant windows close as steps become shorter: by
+    default `near` is 0.1 up to T/h = 14 and falls by a factor e every 5 from there.
     """
     if not (0 < period < np.inf and 0 < h < np.inf):
         raise ValueError(f"period and h must be positive, got {period!r} and {h!r}")

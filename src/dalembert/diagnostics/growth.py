@@ -20,11 +20,11 @@ from dalembert.model import (
 )
 from dalembert.numerics import Vector, jit_fast_compile
 
-# Singular values below this part of the largest count as zero; brackets of smooth functions are exact to rounding.
+# Singular values below this fraction of the largest count as zero; brackets of smooth functions are exact to rounding.
 _RANK = 1e-8
 
 
-# Where brackets vanish at q but not near it, more nestings than this are not looked at.
+# The largest number of nestings, where brackets vanish at q but not near it.
 _DEEPEST = 6
 
 
@@ -32,22 +32,22 @@ class Nonholonomy(NamedTuple):
     """How the allowed directions grow under brackets."""
 
     growth: tuple[int, ...]
-    """Dimensions at q of D, D + [D, D], D + [D, D] + [D, [D, D]], ... until they stop."""
+    """The dimensions at q of D, D + [D, D], D + [D, D] + [D, [D, D]], ... until they stop growing."""
     nearby: tuple[int, ...]
-    """The same at a configuration near q; it differs where q is a singular point."""
+    """The dimensions at a configuration near q, which differ from `growth` if q is a singular point."""
     dimension: int
-    """The number of coordinates, and one more for the time where it counts."""
+    """The number of coordinates, including the time if `spacetime` is true."""
     spacetime: bool = False
-    """Whether the directions are those of space and time: the constraint is affine, or depends on time."""
+    """Whether the directions are those of space and time, because the constraint is affine or depends on time."""
 
     @property
     def is_holonomic(self) -> bool:
-        """Whether the constraint comes from one of positions: D is closed under brackets near q (Frobenius)."""
+        """Whether the constraint is one on positions, because D is closed under brackets near q (Frobenius)."""
         return len(self.nearby) == 1
 
     @property
     def hidden(self) -> int:
-        """How many functions of q the constraint keeps constant."""
+        """The number of functions of q that the constraint keeps constant."""
         return self.dimension - self.nearby[-1]
 
     def __str__(self) -> str:
@@ -66,11 +66,11 @@ class Nonholonomy(NamedTuple):
         return f"nonholonomic: {vector}, every configuration nearby can be reached"
 
 
-def nonholonomy(system: System, q: Vector | None = None) -> Nonholonomy:
-    """The growth vector of the constraint at q, by default the system's own start, and near it.
+def nonholonomy(system: System, q: Any = None) -> Nonholonomy:
+    """The growth vector of the constraint at q and near q, by default at the system's own start.
 
-    D^1 = D, D^(j+1) = D^j + [D, D^j]; the brackets are derivatives of vector fields that span D near q. Where the
-    constraint is affine or depends on time, D is that of space and time, which has the drift in it.
+    D^1 = D, D^(j+1) = D^j + [D, D^j]; the brackets are derivatives of vector fields that span D near q. If the
+    constraint is affine or depends on time, D is the distribution in space and time, which includes the drift.
     """
     check_system(system)
     q = np.asarray(system.start()[0] if q is None else q, float)
@@ -89,13 +89,16 @@ def nonholonomy(system: System, q: Vector | None = None) -> Nonholonomy:
 
 
 def _growth(m: Mechanics, q: np.ndarray, goal: int | None) -> tuple[int, ...]:
-    """The growth vector at q, until it reaches `goal`; without one until it stalls, as is right at regular points."""
+    """The growth vector at q until it reaches `goal`, or until it stalls if there is none.
+
+    Stopping at the first stall is right at regular points.
+    """
     _, sizes, rows = np.linalg.svd(np.asarray(_forms(m, q)), full_matrices=True)
     forms = int(np.sum(sizes > _RANK * np.max(sizes, initial=0.0)))
     growth = [len(q) - forms]
     if growth[0] == (len(q) if goal is None else goal):
         return tuple(growth)
-    # At regular points each nesting adds a dimension or is the last; two are enough for most constraints.
+    # At regular points each nesting adds a dimension or is the last. Two are enough for most constraints.
     for depth in sorted({min(2, forms), forms, *((2, 3, 4, _DEEPEST) if goal else ())}):
         growth = growth[:1]
         layers = [np.asarray(x) for x in _brackets(depth)(m, q, rows[forms:].T)]
@@ -132,12 +135,15 @@ def _adjugate(s: Array) -> tuple[Array, Array]:
 
 @cache
 def _brackets(depth: int):
-    """All brackets [X_a, [X_b, ...]] at q, as rows: a layer for each number of nestings up to `depth`."""
+    """A function that returns all brackets [X_a, [X_b, ...]] at q as rows, one layer per nesting up to `depth`."""
 
     def at(m: Mechanics, q: Array, basis: Array) -> list[Array]:
         def span(x):
-            """Rows: vector fields that span D near q, smooth in x: those given, or a basis at q, projected (times
-            the determinant: no division, so that derivatives of derivatives stay short)."""
+            """Vector fields, as rows, that span D near q and are smooth in x.
+
+            They are the system's own frame, or a basis at q projected to D. The projection is multiplied by the
+            determinant, which avoids a division, so that derivatives of derivatives stay short.
+            """
             if m.framed:
                 return m.frame(x).T
             a = m.rows(x)

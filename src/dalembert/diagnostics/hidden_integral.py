@@ -31,9 +31,9 @@ class Latitude(NamedTuple):
     """The latitude integral of the orbit through a state.
 
     Equations: [modin2020] Proposition 5.3. The passenger u = (kappa x, v) turns by the same rotation in every
-    driver period, so its component along that rotation's axis, taken where the driver crosses the section
-    in the direction of the orbit, never changes. A constant force f = kappa^T g moves the centre of that turn to
-    kappa x = g.
+    driver period. Its component along the axis of this rotation, taken where the driver crosses the section
+    in the direction of the orbit, therefore never changes. A constant force f = kappa^T g moves the centre of the
+    rotation to kappa x = g.
     """
 
     coupled: CoupledSystem
@@ -41,7 +41,7 @@ class Latitude(NamedTuple):
     axis: np.ndarray
     angle: float
     start: float
-    """The value at the state, which the exact motion keeps."""
+    """The latitude of the state, which the exact motion keeps."""
 
     @classmethod
     def of(
@@ -52,7 +52,10 @@ class Latitude(NamedTuple):
         h: float | None = None,
         found: Orbit | None = None,
     ) -> "Latitude":
-        """The integral for the orbit through (q, v), which may be `found` already; ValueError where there is none."""
+        """The integral for the orbit through (q, v); raises ValueError if there is none.
+
+        Pass the driver's orbit as `found` if it is already known.
+        """
         coupled, _ = _with_axis(system, q)
         found = orbit(coupled, *section(coupled, q, v), h) if found is None else found
         found = _where_it_moves(coupled, found)
@@ -64,13 +67,16 @@ class Latitude(NamedTuple):
         return float(np.linalg.norm(_vector(*_with_axis(self.coupled, q), q, v)[0]))
 
     def along(self, trajectory: Trajectory) -> tuple[np.ndarray, np.ndarray]:
-        """Times and values where the run crosses the section in the direction of the orbit, each reached from the
-        nearer saved state by the exact flow with xi as the independent variable; both empty where it does not."""
+        """The times and latitudes where the run crosses the section in the direction of the orbit.
+
+        The exact flow, with xi as the independent variable, leads to each crossing from the nearer saved state. Both
+        arrays are empty if the run does not cross.
+        """
         system, _ = one_run(trajectory, "the latitude")
         coupled = self.coupled
         if system.coordinates != coupled.system.coordinates:
             raise ValueError(
-                f"this latitude is that of {coupled.system.label} with the coordinates {coupled.system.coordinates}, "
+                f"this is the latitude of {coupled.system.label} with the coordinates {coupled.system.coordinates}, "
                 f"but the run is of {system.label} with {system.coordinates}"
             )
         t, q, v = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.v))
@@ -78,7 +84,7 @@ class Latitude(NamedTuple):
         way = -1.0 if eta < 0 else 1.0
         xi, speed = way * q[:, coupled.index], way * v[:, coupled.index]
         crossed, aims = crossings(xi, way * target, coupled.is_angle)
-        # An angle that swings crosses the other end of its period too, where it does not move this way.
+        # An angle that swings also seems to cross the other end of its period, but there it moves the other way.
         moves = speed[crossed + 1] > 0 if coupled.is_angle else np.full(len(crossed), True)
         crossed, aims = crossed[moves], aims[moves]
         if not len(crossed):
@@ -91,7 +97,7 @@ class Latitude(NamedTuple):
 
 
 def _where_it_moves(coupled: CoupledSystem, found: Orbit) -> Orbit:
-    """The orbit from where the driver is fastest, if it (nearly) rests at its base: there nothing crosses."""
+    """The orbit, based where the driver is fastest if it nearly rests at its base, where nothing would cross."""
     if abs(found.base[1]) > 1e-3 * abs(float(driver_at(coupled, found, 0.25)[1])):
         return found
     states = [driver_at(coupled, found, k / 32) for k in range(32)]
@@ -147,8 +153,8 @@ def _vector(coupled: CoupledSystem, centre: np.ndarray, q: Any, v: Any) -> tuple
     return np.append(np.asarray(coupled.linear()[0] @ x) - centre, speed), float(xi), float(eta)
 
 
-def latitude(system: System | CoupledSystem, q: Vector, v: Vector, h: float | None = None) -> float:
-    """The latitude on phase space: (kappa x, v) along the axis of the period map that begins at (xi, eta).
+def latitude(system: System | CoupledSystem, q: Any, v: Any, h: float | None = None) -> float:
+    """The latitude of a state: the component of (kappa x, v) along the axis of the period map based at (xi, eta).
 
     It is a first integral. Each call integrates one period of the driver.
     """

@@ -1,4 +1,4 @@
-"""Order of accuracy, fitted above the round-off plateau; and which term of the equations a method gets wrong."""
+"""The order of accuracy, fitted above the round-off plateau, and which term of the equations a method gets wrong."""
 
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from dalembert.model import (
 from dalembert.numerics import Vector, over_rows, solve_spd
 from dalembert.simulation import SimulationError, ensemble, simulate
 
-# Rounding of some hundred steps and of the reference, relative to the size of the motion.
+# The rounding of a few hundred steps and of the reference, relative to the size of the motion.
 PLATEAU = 5e-13
 STARTS = 5
 
@@ -33,7 +33,7 @@ class Order(NamedTuple):
     steps: np.ndarray
     """The step sizes, coarsest first."""
     errors: np.ndarray
-    """(len(steps), 2) errors of q and v, root mean squares over several starts."""
+    """(len(steps), 2) the errors of q and v, as root mean squares over several starts."""
 
     def __str__(self) -> str:
         return f"{self.q:.2f} in q, {self.v:.2f} in v"
@@ -42,9 +42,10 @@ class Order(NamedTuple):
 def nearby_starts(
     system: System, q0: Any, v0: Any, count: int = STARTS, t0: float = 0.0, time: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The start and some near it, their velocities on the constraint, so that no accident of one decides.
+    """The start and some starts near it with velocities on the constraint, so that no single start decides.
 
-    Velocities differ by a part of that of the start, or where it rests, of what it has gained after `time`.
+    The velocities differ by a fraction of the start's velocity, or of the velocity gained after `time` if the start is
+    at rest.
     """
     draw = np.random.default_rng(3).uniform(-1, 1, size=(2, count, len(np.asarray(v0))))
     draw[:, 0] = 0
@@ -65,7 +66,10 @@ def exact_acceleration(system: System, q: Array, v: Array) -> Array:
 
 
 def fitted_order(steps: Any, errors: Any, plateau: float = PLATEAU, points: int = 4) -> float:
-    """The slope of log error against log step over the last `points` values above the plateau; NaN for fewer."""
+    """The slope of log error against log step over the last `points` values above the plateau.
+
+    The slope is NaN if there are fewer.
+    """
     steps, errors = np.asarray(steps, float), np.asarray(errors, float)
     if steps.ndim != 1 or steps.shape != errors.shape:
         raise ValueError(
@@ -82,7 +86,7 @@ def fitted_order(steps: Any, errors: Any, plateau: float = PLATEAU, points: int 
 
 
 class Exact(NamedTuple):
-    """Starts and the exact motion's ends after some time."""
+    """Starts, and where the exact motion ends after some time."""
 
     q0: np.ndarray
     v0: np.ndarray
@@ -91,8 +95,8 @@ class Exact(NamedTuple):
     time: float
 
 
-def exact_ends(system: System, q0: Vector, v0: Vector, time: float, count: int = STARTS) -> Exact:
-    """Where the exact motion goes from the start and some near it."""
+def exact_ends(system: System, q0: Any, v0: Any, time: float, count: int = STARTS) -> Exact:
+    """Where the exact motion from the start, and from some starts near it, ends after `time`."""
     check_system(system)
     if not 0 < time < np.inf:
         raise ValueError(f"time must be positive, got {time!r}")
@@ -106,7 +110,7 @@ def exact_ends(system: System, q0: Vector, v0: Vector, time: float, count: int =
 
 
 def _ends_at(system: System, q0: Any, v0: Any, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the exact motion is at a time of its own for each start."""
+    """The states of the exact motion from each start, each at its own time."""
     runs = [
         simulate(system, Reference(), q, v, h=t / 8, steps=8, save_every=8)
         for q, v, t in zip(q0, v0, times, strict=True)
@@ -119,13 +123,13 @@ def measured_order(
 ) -> Order:
     """The order of `method`, from runs to exact.time with ever finer steps, until errors reach the plateau.
 
-    A method that chooses its steps makes as many as would be needed, and is compared where its run ends.
+    A method that chooses its steps makes as many as equal steps would need, and is compared where its run ends.
     """
     length = max(float(np.max(np.abs(exact.q1 - exact.q0))), 1e-300)
     speed = max(float(np.max(np.abs(exact.v1))), 1e-300)
     counts, errors = [], []
     for k in range(most):
-        # Even, because a mode that changes sign every step shows as two different errors.
+        # An even number, because a mode that changes sign every step gives different errors for odd numbers.
         count = 2 * round(exact.time / coarsest * ratio**k / 2)
         if counts and count == counts[-1]:
             continue
@@ -155,24 +159,24 @@ def measured_order(
     in_q, in_v = (fitted_order(steps, e, points=points) for e in table.T)
     found = Order(in_q, in_v, steps, table)
     if ratio > 1.2 and found.q > 4.5:
-        # High orders settle late and reach rounding soon: their steps must lie close together.
+        # High orders settle late and reach rounding soon, so their step sizes must lie close together.
         return measured_order(system, method, exact, coarsest, 1.12, 3 * most)
     return found
 
 
 class Terms(NamedTuple):
-    """The factors with which the parts of the equations of motion enter a method as h goes to zero; one is right."""
+    """The factors with which parts of the equations of motion enter a method as h goes to zero; each should be one."""
 
     kinematics: float
-    """q' = factor * v; NaN where all velocities are zero."""
+    """The factor in q' = factor * v; NaN if all velocities are zero."""
     potential: float
-    """The pull of the potential along D; NaN where there is none."""
+    """The factor of the force of the potential along D; NaN if there is none."""
     inertia: float
-    """The terms quadratic in v: turning of the constraint, and of the metric; NaN where there are none."""
+    """The factor of the terms quadratic in v, from the turning of constraint and metric; NaN if there are none."""
     forces: float
-    """The non-conservative forces along D; NaN where there are none."""
+    """The factor of the non-conservative forces along D; NaN if there are none."""
     rest: float
-    """What no factors explain, relative to the acceleration."""
+    """The part of the acceleration that no factors explain, relative to the acceleration."""
 
 
 def _parts(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array, Array]:
@@ -190,11 +194,10 @@ def _difference(m: Mechanics, q0: Array, q1: Array) -> Array:
     return m.space.difference(q0, q1)
 
 
-def measured_terms(system: System, method: Method, q: Vector, v: Vector, h: float) -> Terms:
-    """Fits the acceleration over two very short steps from each row of (q, v), v on D, by the terms that should
-    make it."""
+def measured_terms(system: System, method: Method, q: Any, v: Any, h: float) -> Terms:
+    """The factors of the terms that fit the acceleration over two very short steps from each row of (q, v), v on D."""
     q, v = as_rows(system, q, v)
-    # The size of a step that keeps the energy is not resolved where it is too short.
+    # Rounding hides the size of a step that keeps the energy if the step is too short.
     tiny = (1e-3 if method.variable_step else 1e-5) * h
     run = ensemble(system, method, q, v, h=tiny, steps=2, save_every=2)
     time = np.broadcast_to(np.asarray(run.t)[..., -1], len(q))[:, None]
@@ -202,7 +205,7 @@ def measured_terms(system: System, method: Method, q: Vector, v: Vector, h: floa
     drift = over_rows(_difference)(lower(as_arrays(system)), q, np.asarray(run.q)[:, -1]) / time
     found = dict.fromkeys(("potential", "inertia", "forces"), np.nan)
     parts = dict(zip(found, over_rows(_parts)(lower(as_arrays(system)), q, v), strict=True))
-    # What cannot be told from rounding, eps |v|/tiny, is no acceleration.
+    # An acceleration that cannot be distinguished from rounding, eps |v|/tiny, counts as zero.
     scale = max(sum(float(np.max(np.abs(x))) for x in parts.values()), 1e-6 * float(np.max(np.abs(v))) / h)
     columns = {k: x.ravel() for k, x in parts.items() if np.max(np.abs(x)) > 1e-6 * scale > 0}
     rest = float(np.max(np.abs(rate))) / scale if scale > 0 else 0.0

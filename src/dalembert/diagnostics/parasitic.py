@@ -13,12 +13,12 @@ from dalembert.model import System, as_arrays, lower
 from dalembert.numerics import over_rows
 from dalembert.simulation import Trajectory
 
-# A difference of this order passes what alternates and suppresses what is smooth by (h/time scale)^8.
+# A difference of this order passes an alternating part and suppresses a smooth one by (h/time scale)^8.
 _ORDER = 8
 _FILTER = np.array([comb(_ORDER, j) * (-1) ** j for j in range(_ORDER + 1)]) / 2**_ORDER
 
 
-# Amplitudes are root mean squares over so many steps.
+# Amplitudes are root mean squares over this many steps.
 _BLOCK = 40
 
 
@@ -26,24 +26,24 @@ class Parasitic(NamedTuple):
     """The size of the alternating part of the normal velocity."""
 
     first: float
-    """At the start of the run."""
+    """The amplitude at the start of the run."""
     last: float
-    """In the last tenth of the run."""
+    """The amplitude in the last tenth of the run."""
     largest: float
     rate: float
-    """Rate at which its logarithm grows from the start until it is half its largest, or over the whole run where
-    it does not grow; NaN where there is no such part."""
+    """The rate at which the logarithm of the amplitude grows, from the start until half the largest amplitude, or
+    over the whole run if it does not grow; NaN if there is no alternating part."""
 
     @property
     def grows(self) -> bool:
-        """Whether it becomes three times what it was."""
+        """Whether the amplitude becomes three times as large as at the start."""
         return self.largest > 3 * self.first
 
 
 def _normal(system: System, t: Array, q: Array, u: Array) -> Array:
     """The components of u along an orthonormal basis of the complement of D, made from the one-forms in order.
 
-    Of affine constraints those of u beyond the allowed velocities.
+    For affine constraints they measure how far u is from the allowed velocities.
     """
     m = lower(system).at(t)
     a = m.rows(q)
@@ -57,10 +57,10 @@ def normal_velocity(trajectory: Trajectory) -> Float[np.ndarray, "rows k"]:
     return over_rows(_normal)(as_arrays(system), trajectory.t, trajectory.q, trajectory.v_full)
 
 
-def parasitic_levels(trajectory: Trajectory) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
-    """Times, and the amplitude of the alternating mode there: root mean squares over forty steps each.
+def parasitic_levels(trajectory: Trajectory) -> tuple[np.ndarray, np.ndarray]:
+    """Times, and the amplitude of the alternating mode there as a root mean square over forty steps.
 
-    Needs every step of the run (save_every=1).
+    This needs every step of the run (save_every=1).
     """
     system, _ = one_run(trajectory, "the parasitic mode")
     if trajectory.save_every != 1 or len(trajectory.t) < 200:
@@ -74,7 +74,7 @@ def parasitic_levels(trajectory: Trajectory) -> tuple[Float[np.ndarray, " rows"]
             f"{system.label} has no constraints, so there is no normal velocity with such a mode"
         )
     alternating = np.stack([np.convolve(x, _FILTER, "valid") for x in normal.T], axis=-1)
-    with np.errstate(over="ignore"):  # of a run that explodes
+    with np.errstate(over="ignore"):  # from a run that explodes
         square = np.sum(alternating**2, axis=1)
     blocks = len(square) // _BLOCK
     levels = np.sqrt(np.mean(square[: blocks * _BLOCK].reshape(blocks, _BLOCK), axis=1))
@@ -82,7 +82,7 @@ def parasitic_levels(trajectory: Trajectory) -> tuple[Float[np.ndarray, " rows"]
 
 
 def parasitic_mode(trajectory: Trajectory) -> Parasitic:
-    """Amplitude and growth of the alternating mode; needs every step of the run (save_every=1)."""
+    """The amplitude and the growth of the alternating mode; needs every step of the run (save_every=1)."""
     times, levels = parasitic_levels(trajectory)
     last = np.sqrt(np.mean(levels[-(len(levels) // 10 + 1) :] ** 2))
     first, last, largest = float(levels[0]), float(last), float(np.max(levels))

@@ -11,53 +11,52 @@ BLOCKS = 20
 
 
 class Verdict(Enum):
-    """What became of a quantity that the exact motion keeps."""
+    """What a run did to a quantity that the exact motion keeps."""
 
     EXACT = "exact"
-    """Kept to rounding over the whole run."""
+    """The quantity was kept to rounding over the whole run."""
     BOUNDED = "bounded"
-    """An error that does not grow."""
+    """The error does not grow."""
     DRIFT = "DRIFT"
-    """A large mean error, or one that grows with time."""
+    """The mean error is large, or grows with time."""
     SHORT = "too short"
-    """The run ended before anything could be said."""
+    """The run is too short for a verdict."""
 
     def __str__(self) -> str:
         return self.value
 
 
 RATES = ("slope", "error", "early_slope", "early_error")
-"""The entries of a Drift that are a unit of time."""
+"""The entries of a Drift that are per unit of time."""
 
 
 class Drift(NamedTuple):
-    """How far a quantity went from its value at the start, and whether it goes on.
+    """How far a quantity moved from its value at the start, and whether it keeps moving.
 
-    `early` is the first tenth of the run. Slopes are of the running mean, a unit of time; standard errors come
-    from the residuals of twenty block means, so that slow oscillations do not pass for certainty.
+    `early` refers to the first tenth of the run. Slopes are those of the running mean, per unit of time. Their
+    standard errors come from the residuals of twenty block means, so that slow oscillations are not mistaken for
+    certainty.
     """
 
     verdict: Verdict
     largest: float
-    """Largest error in the whole run."""
+    """The largest error in the whole run."""
     early: float
-    """Largest error in the first tenth."""
+    """The largest error in the first tenth."""
     slope: float
     error: float
-    """Standard error of the slope."""
+    """The standard error of the slope."""
     early_slope: float
     early_error: float
     end: float
     """The running mean of the error at the end of the run."""
 
 
-def running_mean(
-    t: Any, x: Any, window: float
-) -> tuple[Float[np.ndarray, " means"], Float[np.ndarray, " means"]]:
-    """The mean over a window of this length around each time whose window lies inside the data.
+def running_mean(t: Any, x: Any, window: float) -> tuple[np.ndarray, np.ndarray]:
+    """The times whose window lies inside the data, and the mean of x over the window around each.
 
-    Times are evenly spaced, or nearly so: the window is a number of samples. Several series with the same times are
-    rows of x.
+    Times must be evenly spaced, or nearly so, because the window is a number of samples. Several series with the same
+    times are rows of x.
     """
     t, x = np.asarray(t, float), np.asarray(x, float)
     if t.shape != x.shape[-1:]:
@@ -66,7 +65,7 @@ def running_mean(
         raise ValueError("times must increase from one value to the next")
     if not window > 0:
         raise ValueError(f"the window must be positive, got {window!r}")
-    # Half a sample counts as one, with a margin, so that rounding of times decides nothing.
+    # Half a sample counts as one, with a margin, so that the rounding of times does not change the count.
     count = max(1, math.floor(window * (len(t) - 1) / (t[-1] - t[0]) + 0.5 + 1e-9)) if len(t) > 1 else 2
     if count >= len(t):
         raise ValueError(
@@ -92,14 +91,14 @@ def slope(t: Any, x: Any) -> tuple[Any, Any]:
     centred, around = t - t.mean(), x - x.mean(axis=-1, keepdims=True)
     rate = around @ centred / (centred @ centred)
     times = _block_means(centred)
-    means = _block_means(around) - np.multiply.outer(rate, times)  # of the residual
+    means = _block_means(around) - np.multiply.outer(rate, times)  # means of the residual
     spread = times - times.mean()
     error = np.sqrt(np.sum(means**2, axis=-1) / (BLOCKS - 2) / np.sum(spread**2))
     return (float(rate), float(error)) if x.ndim == 1 else (rate, error)
 
 
 def _block_means(x: np.ndarray) -> np.ndarray:
-    """Means of twenty parts, as equal as can be, of the last axis."""
+    """The means of twenty parts, as equal as possible, of the last axis."""
     each, more = divmod(x.shape[-1], BLOCKS)
     counts = np.array([each + 1] * more + [each] * (BLOCKS - more))
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
@@ -111,22 +110,22 @@ def drift(
 ) -> Drift:
     """The verdict on the quantity x(t), whose exact value is `start` (by default x[0]).
 
-    Exact: never further than 5e-9 of `scale` from the start. Drift: the running mean of the error exceeds 0.1 of
-    `scale` in the first tenth (or until t[0] + `early`), or becomes twice as large after it as it was in it.
-    Bounded: neither.
+    The verdict is exact if x is never further than 5e-9 of `scale` from the start. It is drift if the running mean
+    of the error exceeds 0.1 of `scale` in the first tenth (or until t[0] + `early`), or becomes twice as large after
+    the first tenth as it was in it. Otherwise it is bounded.
     """
     t, x = np.asarray(t, float), np.asarray(x, float)
     if t.ndim != 1 or t.shape != x.shape:
         raise ValueError(
-            f"times and values must be two rows of the same length, got {t.shape} and {x.shape}; for several series "
-            "there is judged_together"
+            f"times and values must be two rows of the same length, got {t.shape} and {x.shape}; for several series, "
+            "use judged_together"
         )
     if not len(x):
         raise ValueError("there are no values to judge")
     error = x - (x[0] if start is None else start)
     if not np.all(np.isfinite(error)):
         return Drift(Verdict.DRIFT, np.inf, np.inf, *[np.nan] * 5)
-    with np.errstate(over="ignore", invalid="ignore"):  # of a run that explodes
+    with np.errstate(over="ignore", invalid="ignore"):  # from a run that explodes
         return _judge(t, error, window, scale, early)
 
 
@@ -137,13 +136,13 @@ def _judge(t: np.ndarray, error: np.ndarray, window: float, scale: float, early:
 
 VERDICTS = tuple(Verdict)
 TOGETHER = 128
-"""Series worked on at a time, which fit into a processor's cache."""
+"""The number of series handled at a time, which fit into a processor's cache."""
 
 
 def _verdicts(
     t: np.ndarray, error: np.ndarray, window: float, scale: Any, early: float | None = None
 ) -> list:
-    """The entries of a Drift, the verdict as its place in VERDICTS; arrays where `error` has several rows."""
+    """The entries of a Drift, with the verdict as its index in VERDICTS; arrays if `error` has several rows."""
     until = t[0] + ((t[-1] - t[0]) / 10 if early is None else early)
     first = t <= until * (1 + 1e-12)
     long, short = running_mean(t, error, window), running_mean(t[first], error[..., first], window)
@@ -159,7 +158,7 @@ def _largest(x: np.ndarray) -> Any:
 
 
 def judged(t: Any, x: np.ndarray, window: float, scale: float, start: float | None = None) -> Drift:
-    """The verdict, also for a run that ended too soon for one."""
+    """The verdict of `drift`, or "too short" for a run that ended too soon for one."""
     try:
         return drift(t, x, window, start, scale)
     except ValueError:
@@ -169,9 +168,10 @@ def judged(t: Any, x: np.ndarray, window: float, scale: float, start: float | No
 
 
 def judged_together(t: Any, x: Any, window: Any, scale: Any) -> dict[str, np.ndarray]:
-    """`judged` of many series, the rows of x (N, K); t is (K,) or (N, K), window and scale one number or N.
+    """`judged` for many series, the rows of x (N, K).
 
-    The entries of a Drift by name, each (N,), the verdict as its place in VERDICTS.
+    t is (K,) or (N, K); window and scale are one number or N numbers. The result has the entries of a Drift by name,
+    each of shape (N,), with the verdict as its index in VERDICTS.
     """
     t, x = np.asarray(t, float), np.asarray(x, float)
     if x.ndim != 2 or t.shape not in (x.shape, x.shape[1:]) or not x.shape[1]:
@@ -193,7 +193,7 @@ def judged_together(t: Any, x: Any, window: Any, scale: Any) -> dict[str, np.nda
     length = np.broadcast_to(t[..., -1] - t[..., 0], size)
     parts = (
         window / length
-    )  # in units of the run, so that runs with steps of different size are worked on together
+    )  # in units of the run, so that runs with steps of different size are handled together
     taken = np.atleast_2d(t - t[..., :1]) / length[: t.ndim == 1 or size, None]
     own = bool(np.max(np.abs(taken - taken[0]), initial=0.0) > 1e-9)
     groups: dict[Any, list[int]] = {}

@@ -1,6 +1,6 @@
 """One step as a map of the phase space: reversibility, fibration, volume, and the passenger's exponents.
 
-States are (q, u), u the method's own velocity: on D for most methods, on all of TQ for the others.
+States are (q, u), where u is the method's own velocity: on D for most methods, on all of TQ for the others.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ from dalembert.simulation import Trajectory, simulate
 _OFFSETS = np.array([-3, -2, -1, 1, 2, 3])
 _WEIGHTS = np.array([-1, 9, -45, 45, -9, 1]) / 60
 _DELTA = 0.02
-# By so much a single step may change log |det| and still keep volume: what the differences are good to.
+# A single step that changes log |det| by less than this keeps volume; the differences are no more accurate.
 KEPT_VOLUME = 1e-9
 
 
@@ -54,7 +54,7 @@ def step_map(
 
 
 def as_shared(system: System, method: Method, h: float) -> tuple[Mechanics, Method, np.ndarray]:
-    """System, method and step size as arrays, ready for compiled functions of rows."""
+    """The system, the method and the step size as arrays, ready for compiled functions of rows."""
     m = lower(as_arrays(system))
     if Trait.TIMED in m.traits or method.variable_step:
         what = (
@@ -62,17 +62,17 @@ def as_shared(system: System, method: Method, h: float) -> tuple[Mechanics, Meth
             if Trait.TIMED in m.traits
             else f"the steps of {method.cli_name} differ in size"
         )
-        raise ValueError(f"a step is one map only where all steps are alike, but {what}")
+        raise ValueError(f"a step is one map only if all steps are alike, but {what}")
     return m, as_arrays(method), np.asarray(h, float)
 
 
 def reversibility_defect(
-    system: System, method: Method, h: float, q: Vectors, u: Vectors, plain: bool = False
-) -> Float[np.ndarray, " rows"]:
-    """How far a step, the way back and a reversal again end from where they began, for each row of (q, u).
+    system: System, method: Method, h: float, q: Any, u: Any, plain: bool = False
+) -> np.ndarray:
+    """The distance from each row of (q, u) after a step, a reversal, a step back and a second reversal.
 
-    The way back begins with the method's own involution; with `plain` it is u -> -u, which for leap-frog is not
-    the right one. The defect is relative to the size of the state.
+    The reversal is the method's own involution, or u -> -u if `plain` is true, which is not the right one for
+    leap-frog. The defect is relative to the size of the state.
     """
     shared = as_shared(system, method, h)
     q, u = as_rows(system, q, u)
@@ -87,7 +87,7 @@ def reversibility_defect(
 
 
 def _apart(one: Any, two: Any, h: float) -> np.ndarray:
-    """The distance of states a row, positions and velocities each relative to their size in all rows."""
+    """The distance of two states in each row, with positions and velocities relative to their sizes in all rows."""
     (q1, u1), (q2, u2) = one, two
     speed = max(float(np.max(np.abs(u2))), np.finfo(float).tiny)
     length = max(float(np.max(np.abs(q2))), h * speed)
@@ -95,20 +95,24 @@ def _apart(one: Any, two: Any, h: float) -> np.ndarray:
 
 
 class Fibration(NamedTuple):
-    """How far a step is from one that respects the coupled structure; zero is what the exact motion does.
-    Positions and velocities are relative to their sizes."""
+    """How far a step is from respecting the coupled structure, which the exact motion respects.
+
+    Positions and velocities are relative to their sizes.
+    """
 
     driver: float
-    """By how much the driver's next state changes with the passenger."""
+    """The change of the driver's next state when the passenger is exchanged."""
     fibre: float
-    """By how much the step, seen in (kappa x, u, xi, eta), changes along the kernel of kappa."""
+    """The change of the step, seen in (kappa x, u, xi, eta), along the kernel of kappa."""
 
 
 def fibration_defects(
     coupled: CoupledSystem, method: Method, h: float, q: Vectors, u: Vectors, on_constraint: bool = True
 ) -> Fibration:
-    """The defects over the rows of (q, u): each driver is given the passenger of another row, and each passenger
-    is moved along the kernel of kappa."""
+    """The fibration defects over the rows of (q, u).
+
+    Each driver is given the passenger of another row, and each passenger is moved along the kernel of kappa.
+    """
     q, u = as_rows(coupled.system, q, u)
     if len(q) < 2:
         raise ValueError("fibration_defects needs two states or more, to give one the passenger of another")
@@ -116,7 +120,7 @@ def fibration_defects(
     system = coupled.system
     q1, u1 = step_map(system, method, h, q, u)
 
-    # The passenger of the row before; on D its velocity is the same multiple of another k.
+    # The passenger of the previous row; on D its velocity is the same multiple of another k.
     q2, u2 = q.copy(), u.copy()
     q2[:, other] = np.roll(q[:, other], 1, axis=0)
     u2[:, other] = np.roll(u[:, other], 1, axis=0)
@@ -145,7 +149,7 @@ def fibration_defects(
 
 
 def _place(system: Mechanics, q: Array, u: Array, b: Array, dq: Array, dw: Array) -> tuple[Array, Array]:
-    """The state near (q, u) on D whose coordinates differ by dq, dw in the frame b, extended smoothly."""
+    """The state near (q, u) on D whose coordinates differ by dq and dw in the frame b, extended smoothly."""
     w = b.T @ system.metric(q) @ (u - system.drift(q))
     near = system.space.displaced(q, dq)
     return near, system.drift(near) + nearest_frame(system, near, b) @ (w + dw)
@@ -156,7 +160,7 @@ def _place_freely(system: Mechanics, q: Array, u: Array, dq: Array, du: Array) -
 
 
 def _read(system: Mechanics, q: Array, u: Array, base: Array, b: Array) -> Array:
-    """The coordinates (q, w) of a state near the configuration where b was taken."""
+    """The coordinates (q, w) of a state near the configuration `base`, whose frame is b."""
     w = nearest_frame(system, q, b).T @ system.metric(q) @ (u - system.drift(q))
     return jnp.concatenate([system.space.difference(base, q), w])
 
@@ -166,10 +170,12 @@ def _read_freely(system: Mechanics, q: Array, u: Array, base: Array) -> Array:
 
 
 def step_jacobian(
-    system: System, method: Method, h: float, q: Vectors, u: Vectors, on_constraint: bool = True
-) -> Float[np.ndarray, "rows side side"]:
-    """The derivative of the step at each row: in (q, w) with w the velocity in an orthonormal frame of D, or in
-    (q, u) for methods on TQ."""
+    system: System, method: Method, h: float, q: Any, u: Any, on_constraint: bool = True
+) -> np.ndarray:
+    """The derivative of the step at each row.
+
+    The coordinates are (q, w), with w the velocity in an orthonormal frame of D, or (q, u) for methods on TQ.
+    """
     return _jacobian(system, method, h, q, u, on_constraint, _DELTA)
 
 
@@ -202,27 +208,27 @@ class Volume(NamedTuple):
     """The rate at which a method changes volume in phase space."""
 
     rate: float
-    """Mean of log |det| of the step, per unit of time."""
+    """The mean of log |det| of the step, per unit of time."""
     error: float
-    """Standard error of the rate; infinite where one state alone was looked at."""
+    """The standard error of the rate; infinite if it comes from one state alone."""
     spread: float
     """The largest |log |det|| of a single step, per unit of time."""
     limit: float
     """The mean as h goes to zero: the divergence of the exact motion, if the method is consistent and on D."""
     limit_error: float
-    """Standard error of the limit."""
+    """The standard error of the limit."""
     verdict: str
-    """"kept" where no single step changes volume, "contracts" or "grows" where the rate is further from zero than
-    three times its error, "undecided" where it is not; "singular" where a step loses a direction altogether, "not
-    measured" where steps near the run fail."""
+    """"kept" if no single step changes volume; "contracts" or "grows" if the rate is further from zero than three
+    times its error; "undecided" if it is not; "singular" if a step loses a direction altogether; "not measured" if
+    steps near the run fail."""
 
 
 def volume_change(
     system: System, method: Method, h: float, q: Vectors, u: Vectors, on_constraint: bool = True
 ) -> Volume:
-    """log |det| of the step at each row of (q, u), and of a very short one.
+    """The rate from log |det| of the step at each row of (q, u), and its limit from very short steps.
 
-    Standard errors take the rows for independent of each other; for states of one run there is volume_along.
+    Standard errors assume that the rows are independent. For the states of one run, use `volume_along`.
     """
     q, u = as_rows(system, q, u)
     ones = [np.ones(1)] * len(q)
@@ -230,11 +236,11 @@ def volume_change(
 
 
 def volume_along(trajectory: Trajectory, on_constraint: bool = True) -> Volume:
-    """The rate along a run: the mean over windows of consecutive steps that are spread evenly over it.
+    """The rate along a run: the mean over windows of consecutive steps that are spread over it.
 
-    A smooth weight in each window takes out what oscillates within it, so that little is left for the standard
-    error, which comes from the differences between neighbouring windows. They lie closer together at the beginning,
-    where a motion may still be settling.
+    A smooth weight in each window removes oscillations within it. The standard error comes from the differences
+    between neighbouring windows. The windows lie closer together at the beginning, where a motion may still be
+    settling.
     """
     system, method = one_run(trajectory, "the change of volume", rows=2)
     q, u = np.array(trajectory.q, float), np.asarray(trajectory.v_full, float)
@@ -247,7 +253,7 @@ def volume_along(trajectory: Trajectory, on_constraint: bool = True) -> Volume:
         length = min(size, high - low)
         starts.append(int(draw.integers(low, high - length + 1)) // every)
         weights.append(np.sin(np.pi * (np.arange(length) + 0.5) / length) ** 2)
-    starts[0], weights[0] = 0, np.ones(len(weights[0]))  # the first window is the whole of its part
+    starts[0], weights[0] = 0, np.ones(len(weights[0]))  # the first window fills its whole part
     if every == 1:
         steps = [(q[a : a + len(w)], u[a : a + len(w)]) for a, w in zip(starts, weights, strict=True)]
     else:
@@ -285,10 +291,10 @@ def _volume(
     weights: Sequence[np.ndarray],
     shares: np.ndarray,
 ) -> Volume:
-    """The rows are those of windows, one after the other, with these weights; each window counts by its share."""
+    """The rate from the rows of windows, one window after the other, with these weights and a share per window."""
 
     def determinants(h, pick, delta):
-        # In parts, because the differences of one state take some hundred rows.
+        # In parts, because the differences of one state take about a hundred rows.
         parts = np.array_split(pick, max(1, len(pick) // 512))
         made = [_jacobian(system, method, h, q[x], u[x], on_constraint, delta) for x in parts]
         return np.concatenate([np.linalg.slogdet(x)[1] for x in made]) / h
@@ -296,7 +302,7 @@ def _volume(
     few = np.unique(np.linspace(0, len(q) - 1, 16).astype(int))
     with np.errstate(
         invalid="ignore", divide="ignore", over="ignore"
-    ):  # of steps that fail, or lose a direction
+    ):  # from steps that fail or lose a direction
         delta, doubt = _difference_step(lambda delta: determinants(h, few, delta), h)
         rates = determinants(h, np.arange(len(q)), delta)
         window = np.repeat(np.arange(len(weights)), [len(w) for w in weights])
@@ -315,7 +321,7 @@ def _volume(
 
 
 def _difference_step(determinants: Callable[[float], np.ndarray], h: float) -> tuple[float, float]:
-    """A step for the differences that suits the system's own lengths, and by how much it leaves a rate in doubt."""
+    """A step for the differences that suits the system's own lengths, and the uncertainty that it leaves in a rate."""
     best = (_DELTA, np.inf)
     for delta in _DELTA * 10.0 ** -np.arange(4):
         change = float(np.max(np.abs(determinants(delta) - determinants(delta / 2))))
@@ -329,8 +335,11 @@ def _difference_step(determinants: Callable[[float], np.ndarray], h: float) -> t
 def _weighted(
     rates: np.ndarray, weights: np.ndarray, window: np.ndarray, shares: np.ndarray
 ) -> tuple[float, float]:
-    """The mean, and its standard error from the differences between neighbouring windows, so that a motion which
-    settles slowly does not count as noise."""
+    """The mean and its standard error.
+
+    The error comes from the differences between neighbouring windows, so that a motion that settles slowly does not
+    count as noise.
+    """
     sums = np.bincount(window, weights)
     local = np.bincount(window, weights * rates) / sums
     mean = float(shares @ local)
@@ -342,7 +351,7 @@ def _weighted(
 
 
 def _volume_verdict(rate: float, error: float, most: float) -> str:
-    if rate < -100:  # e^-100 in a unit of time
+    if rate < -100:  # e^-100 per unit of time
         return "singular"
     if np.isnan(rate):
         return "not measured"
@@ -354,18 +363,12 @@ def _volume_verdict(rate: float, error: float, most: float) -> str:
 
 
 def passenger_exponents(
-    coupled: CoupledSystem,
-    method: Method,
-    q0: Vector,
-    v0: Vector,
-    h: float,
-    steps: int,
-    on_constraint: bool = True,
-) -> Float[np.ndarray, " size"]:
-    """Lyapunov exponents of the passenger along the driver's orbit, largest first.
+    coupled: CoupledSystem, method: Method, q0: Any, v0: Any, h: float, steps: int, on_constraint: bool = True
+) -> np.ndarray:
+    """The Lyapunov exponents of the passenger along the driver's orbit, with the largest first.
 
-    The step is linear in the passenger (x, v), or (x, u) for methods on TQ; its matrices along the orbit are
-    multiplied, with QR decompositions in between. Needs a quadratic potential U and a method that respects the
+    The step is linear in the passenger (x, v), or (x, u) for methods on TQ. Its matrices along the orbit are
+    multiplied, with QR decompositions in between. The potential U must be quadratic, and the method must respect the
     driver.
     """
     coupled = CoupledSystem.of(coupled)
@@ -382,7 +385,7 @@ def passenger_exponents(
         matrices = passenger_matrices(coupled, method, h, q[:, i], u[:, i], on_constraint)
         if basis is None:
             basis = _slow_directions(matrices[: _return(coupled, q, u)])
-        for b in range(0, len(matrices), 8):  # in between nothing grows enough to lose digits
+        for b in range(0, len(matrices), 8):  # within eight steps nothing grows enough to lose digits
             for m in matrices[b : b + 8]:
                 basis = m @ basis
             basis, r = np.linalg.qr(basis)
@@ -391,7 +394,7 @@ def passenger_exponents(
 
 
 def _return(coupled: CoupledSystem, q: np.ndarray, u: np.ndarray) -> int:
-    """After how many steps the driver is nearest to where it began."""
+    """The number of steps after which the driver is nearest to where it began."""
     away = q[:, coupled.index] - q[0, coupled.index]
     if coupled.is_angle:
         away = away - 2 * np.pi * np.round(away / (2 * np.pi))
@@ -401,8 +404,10 @@ def _return(coupled: CoupledSystem, q: np.ndarray, u: np.ndarray) -> int:
 
 
 def _slow_directions(matrices: np.ndarray) -> np.ndarray:
-    """An orthonormal basis whose first vectors span what grows most when the driver returns: from any other basis
-    exponents that differ little would take very long to separate."""
+    """An orthonormal basis whose first vectors span the directions that grow most until the driver returns.
+
+    From any other basis, exponents that differ little would take very long to separate.
+    """
     product = np.eye(matrices.shape[1])
     for m in matrices:
         product = m @ product
@@ -424,7 +429,7 @@ def passenger_matrices(
     coupled = CoupledSystem.of(coupled)
     if np.ndim(xi) != 1 or np.shape(xi) != np.shape(eta) or not np.size(xi):
         raise ValueError(
-            f"driver states are two rows of the same length, one or more, got {np.shape(xi)} and {np.shape(eta)}"
+            f"driver states must be two rows of the same length, one or more, got {np.shape(xi)} and {np.shape(eta)}"
         )
     mass = np.asarray(coupled.mass)
     n, i, other = coupled.system.dimension, coupled.index, coupled.others

@@ -1,4 +1,4 @@
-"""Methods whose steps differ in size: whether they have a next step, and the laws of mechanics in space and time."""
+"""Methods whose steps differ in size: whether a next step exists, and the laws of mechanics in space and time."""
 
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -25,12 +25,12 @@ from dalembert.simulation import Trajectory, simulate
 
 
 class WellPosedness(NamedTuple):
-    """G at a state, and along the exact motion from there."""
+    """G at a state and along the exact motion from it."""
 
     G: float
-    """At the state: S = 2 h G + O(h^2). A step that keeps the energy exists while this keeps its sign."""
+    """G at the state, with S = 2 h G + O(h^2). A step that keeps the energy exists while G keeps its sign."""
     zero: float | None
-    """When it changes sign for the first time; None where it does not before the end."""
+    """The time at which G first changes sign; None if it does not before the end."""
     t: np.ndarray
     along: np.ndarray
     """(K,) G at the times t of the exact motion."""
@@ -50,13 +50,13 @@ def edla_well_posedness(
     ahead: float = 10.0,
     points: int = 400,
 ) -> WellPosedness:
-    """G of EDLA at (q, v), and where it changes sign on the exact motion within the time `ahead`.
+    """G of EDLA at (q, v), and the time within `ahead` at which it changes sign on the exact motion.
 
     G is half the second derivative, at h = 0, of the energy with which a step of size h departs. Steps that keep the
-    energy exist while it keeps its sign; near its zero two roots meet and vanish, whatever h is, unless a step
-    happens to end beyond it. For a constant mass matrix and the midpoint rule
-    8 G = |R|^2 - |grad V|^2 - V''(v, v), norms of covectors, R the reaction. `points` is how many
-    times are looked at: zeros closer together may be missed.
+    energy exist while G keeps its sign. Near its zero two roots meet and vanish, for any h, unless a step happens to
+    end beyond the zero. For a constant mass matrix and the midpoint rule,
+    8 G = |R|^2 - |grad V|^2 - V''(v, v), with norms of covectors and R the reaction. `points` is the number of
+    times at which G is computed: zeros closer together may be missed.
     """
     method = EDLA() if method is None else method
     if not isinstance(method, EDLA):
@@ -73,7 +73,7 @@ def edla_well_posedness(
     turn = _turn(found)
     if turn is None:
         return whole
-    # The same once and twice again between the two times, so that nothing is compiled anew.
+    # Refine twice between the two times, with the same number of points so that nothing is compiled again.
     for _ in range(2):
         a, b = turn
         t, states, found = _along(system, method, *states[a], t[a], t[b] - t[a], points)
@@ -83,14 +83,14 @@ def edla_well_posedness(
 
 
 def _along(system: System, method: EDLA, q: Any, v: Any, t0: float, time: float, points: int):
-    """Times of the exact motion, the states there, and G."""
+    """The times of the exact motion, and the states and G there."""
     sol = simulate(system, Reference(), q, v, h=time / points, steps=points, t0=t0, throw=False)
     rows = [np.asarray(x) for x in (sol.t, sol.q, sol.v)]
     return rows[0], list(zip(*rows[1:], strict=True)), well_posedness(system, method, *rows)
 
 
 def _turn(found: np.ndarray) -> tuple[int, int] | None:
-    """The rows between which G changes sign first. What is tiny is of no sign: the start may be a zero itself."""
+    """The rows between which G first changes sign. Tiny values have no sign, since the start itself may be a zero."""
     size = 1e-9 * max(float(np.max(np.abs(found))), np.finfo(float).tiny)
     signs = np.where(np.abs(found) > size, np.sign(found), 0)
     known = np.flatnonzero(signs)
@@ -98,20 +98,20 @@ def _turn(found: np.ndarray) -> tuple[int, int] | None:
 
 
 class VariableStepLaws(NamedTuple):
-    """What consecutive steps of EDLA do; zero is what the theorems say."""
+    """The defects of the laws of EDLA over consecutive steps. The theorems say that they are zero."""
 
     energy: float | None
-    """How much E^+ changes, relative to its size; None where the exact energy changes too."""
+    """The change of E^+, relative to its size; None if the exact energy changes too."""
     momentum: dict[str, float]
     """The residual of the momentum equation in space and time for each section, relative to the momenta."""
     symplectic: float
-    """The defect of F* Omega = Omega + d(lam' omega) in space and time, relative."""
+    """The relative defect of F* Omega = Omega + d(lam' omega) in space and time."""
     form: float
-    """By how much a step changes Omega, relative; zero without constraints."""
+    """The relative change of Omega in a step; zero without constraints."""
 
 
 def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaws:
-    """The laws over a run by EDLA with save_every=1: energy and momentum at every step, the form at some."""
+    """The laws over a run by EDLA with save_every=1: energy and momentum at every step, the form at `rows` steps."""
     system, method = one_run(trajectory, "what EDLA keeps")
     if not isinstance(rows, int | np.integer) or rows < 1:
         raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}")
@@ -124,7 +124,7 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
     if np.any(np.asarray(trajectory.step_data["continued"])):
         raise ValueError("the run has steps that miss the energy; its laws hold up to the first of them")
     shared = lower(as_arrays(system)), as_arrays(method)
-    # Each triple in its own time and about its own place, because differences of large numbers lose digits.
+    # Each triple has its own times, because differences of large numbers lose digits.
     z = _triples(trajectory)
     size = np.max(np.abs(np.asarray(trajectory.step_data["E_plus"])))
     energy = None
@@ -137,9 +137,7 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
         residual, scale = (np.asarray(x) for x in _momentum(*shared, jnp.asarray(z), i))
         momentum[name] = float(np.max(np.abs(residual)) / max(np.max(scale), np.finfo(float).tiny))
     pick = np.unique(np.linspace(0, len(z) - 1, rows).astype(int))
-    lam = -np.asarray(trajectory.multipliers)[
-        2:
-    ]  # of the step that ends at the third point, at its beginning
+    lam = -np.asarray(trajectory.multipliers)[2:]  # at the beginning of the step that ends at the third point
     h = np.asarray(trajectory.step_data["h"])
     lam = lam * (0.5 * (h[1:-1] + h[2:]))[:, None]
     forms = np.array([_symplectic(*shared, jnp.asarray(z[k]), jnp.asarray(lam[k])) for k in pick])
@@ -147,7 +145,7 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
 
 
 def _triples(trajectory: Trajectory) -> np.ndarray:
-    """(K - 2, 3, 1 + n) points of space and time, times exact to the step sizes."""
+    """(K - 2, 3, 1 + n) points of space and time, with time differences exactly equal to the step sizes."""
     t, q, h = (np.asarray(x) for x in (trajectory.t, trajectory.q, trajectory.step_data["h"]))
     times = np.stack([t[1:-1] - h[1:-1], t[1:-1], t[1:-1] + h[2:]], axis=1)
     return np.concatenate([times[:, :, None], np.stack([q[:-2], q[1:-1], q[2:]], axis=1)], axis=2)
@@ -169,7 +167,7 @@ def _momentum(system: Mechanics, method: EDLA, z: Array, which: Array) -> tuple[
 
 @compiled
 def _symplectic(system: Mechanics, method: EDLA, z: Array, lam: Array) -> Array:
-    """The defect and the change at one triple; the next point is solved for again, so that it has derivatives."""
+    """The defect and the change at one triple. The third point is solved for again, so that it has derivatives."""
     ld, constraint, size = method.discrete_lagrangian, method.discrete_constraint, z.shape[1]
 
     def following(x):

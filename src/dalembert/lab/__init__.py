@@ -1,1 +1,1 @@
-"""The published experiments done again, and the measurements of speed: programs that use the library, no part of it."""
+"""Programs that use the library without being part of it: reproductions of published experiments, and benchmarks."""

@@ -1,7 +1,7 @@
-"""The three ways to reduce: what becomes of mass, potential, forces and constraints, and of a discrete step.
+"""The three kinds of reduction, and what each does to mass, potential, forces, constraints and a discrete step.
 
-A full velocity at (r, e) has the parts r' and xi, the group's; a full covector the parts p_r and p_g. `full` is the
-system as it is at one time.
+A full velocity at (r, e) has two parts: r' of the shape and xi of the group. A full covector has the parts p_r and
+p_g. `full` is the full system at one time.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from dalembert.numerics import matmul, matvec, newton, solve, solve_spd
 
 
 class Step(NamedTuple):
-    """A full step from (r0, e): its ends, its velocity, and where the shape ends."""
+    """A full step from (r0, e): its ends, its velocity, and the shapes at its ends."""
 
     q0: Array
     q1: Array
@@ -29,7 +29,7 @@ class Step(NamedTuple):
 
 
 def pulled(symmetry: Symmetry, full: Mechanics, step: Step, after: Array) -> Array:
-    """A covector at the end of a step, moved to (r1, e)."""
+    """The covector `after` at the end of a step, moved to (r1, e)."""
     g = symmetry.element(full, step.q1)
     return symmetry.pull(full, g, symmetry.section(full, step.r1), after)
 
@@ -39,29 +39,29 @@ class Case(eqx.Module):
 
     name: ClassVar[str]
     given: ClassVar[tuple[str, ...]]
-    """Functions that the reduced system has."""
+    """The functions that the reduced system has."""
     linear: bool = eqx.field(default=False, static=True)
-    """Whether the equation for the group's part of a discrete step is linear, so that one solve does."""
+    """Whether the equation for the group's part of a discrete step is linear, so that one solve is enough."""
 
     def directions(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
-        """(s, k) the group's velocity that goes with r', one column per direction of r."""
+        """(s, k) the group's velocity that goes with r', with one column per direction of r."""
         raise NotImplementedError
 
     def drift(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array | None:
-        """The group's velocity where r' = 0; None where there is none."""
+        """The group's velocity at r' = 0; None if it is zero."""
         return None
 
     def group_velocity(self, symmetry: Symmetry, full: Mechanics, r: Array, change: Array) -> Array:
-        """xi, from r' at a state."""
+        """The group's velocity xi, from r' at a state."""
         xi, drift = matvec(self.directions(symmetry, full, r), change), self.drift(symmetry, full, r)
         return xi if drift is None else drift + xi
 
     def missing(self, symmetry: Symmetry, full: Mechanics, rule: "Rule", step: Step, h: Array) -> Array:
-        """What must vanish for the group's part of a discrete step."""
+        """The residual of the equation for the group's part of a discrete step."""
         raise NotImplementedError
 
     def contract(self, symmetry: Symmetry, full: Mechanics, r: Array, p: Array) -> Array:
-        """The full covector at (r, e) on the directions that are left."""
+        """The full covector at (r, e), restricted to the directions that are left."""
         raise NotImplementedError
 
     def velocity(self, symmetry: Symmetry, full: Mechanics, r: Array, v: Array) -> Array:
@@ -69,7 +69,7 @@ class Case(eqx.Module):
         return symmetry.spread(full, r, v, self.group_velocity(symmetry, full, r, v))
 
     def rest(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
-        """The reduced momentum of r' = 0: that of drift and of the level."""
+        """The reduced momentum at r' = 0, which comes from the drift and the level."""
         drift = self.drift(symmetry, full, r)
         if drift is None:
             return jnp.zeros_like(r)
@@ -77,14 +77,14 @@ class Case(eqx.Module):
         return self.contract(symmetry, full, r, matvec(full.metric(symmetry.section(full, r)), still))
 
     def metric(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
-        """The mass matrix for r': lift^T M lift, the lift being r' with the group's velocity."""
+        """The mass matrix for r', lift^T M lift, where the lift takes r' to r' with the group's velocity."""
         lift = self.directions(symmetry, full, r)
         on_shape, on_group = symmetry.parts(full, r, full.metric(symmetry.section(full, r)))
         on_shape, on_group = symmetry.parts(full, r, (on_shape + matmul(on_group, lift)).T)
         return on_shape.T + matmul(lift.T, on_group.T)
 
     def potential(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
-        """The potential energy; of a level with the energy of the momentum that is kept."""
+        """The potential energy; at a level it includes the energy of the momentum that is kept."""
         return full.potential(symmetry.section(full, r))
 
     def constraints(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
@@ -92,7 +92,7 @@ class Case(eqx.Module):
         return symmetry.parts(full, r, full.rows(symmetry.section(full, r)))[0]
 
     def offsets(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
-        """Those of affine constraints that are left."""
+        """The offsets of the affine constraints that are left."""
         return full.offsets(symmetry.section(full, r))
 
     def fibre(self, symmetry: Symmetry, full: Mechanics, rule: "Rule", r: Array, u: Array, h: Array) -> Array:
@@ -107,7 +107,7 @@ class Case(eqx.Module):
         guess = self.group_velocity(symmetry, full, r, u)
         size = jnp.sum(jnp.abs(u)) + jnp.sum(jnp.abs(guess)) + jnp.finfo(r.dtype).tiny
         w, info = newton(missing, guess, 1 / size)
-        # A step that was not found makes the run fail, which reports it.
+        # NaN makes the run fail and report that the step was not found.
         return jnp.where(info.converged, w, jnp.nan)
 
 
@@ -153,7 +153,7 @@ class Chaplygin(Case):
 
 
 class Horizontal(Case):
-    """The group moves along D, and its momentum, the level, is kept: it gives the group's part."""
+    """The group moves along D, so its momentum, the level, is kept and gives the group's part of a velocity."""
 
     name = "horizontal"
     given = ("metric", "potential", "forces", "constraints", "offsets")
@@ -186,7 +186,7 @@ class Horizontal(Case):
 
 
 class Abelian(Case):
-    """Only the group's coordinates go: velocities keep the group's part, after that of the shape."""
+    """Only the coordinates of the group are removed: velocities keep the group's part, after the shape's."""
 
     name = "abelian"
     given = ("metric", "potential", "constraints", "offsets")
@@ -215,9 +215,8 @@ class Abelian(Case):
         return u[r.shape[0] :]
 
 
-def of(here: System | Mechanics) -> tuple["Reduced", Mechanics]:
-    """The reduced system and the full one, at the same time."""
-    here = lower(here)
+def of(here: Mechanics) -> tuple["Reduced", Mechanics]:
+    """The reduced system, and the full system at the same time."""
     core: Any = here.system
     if not isinstance(core, Reduced):
         raise ValueError(f"this is the method of a reduced system, which da.reduce makes; got {here.label}")
@@ -225,9 +224,9 @@ def of(here: System | Mechanics) -> tuple["Reduced", Mechanics]:
 
 
 class Reduced:
-    """What reduced systems share, those that depend on time and those that do not.
+    """What all reduced systems share, whether or not they depend on time.
 
-    `full` is the system that was reduced, `symmetry` its group, `case` how it was done, `rule` the full method.
+    `full` is the system that was reduced, `symmetry` its group, `case` the kind of reduction, `rule` the full method.
     """
 
     full: System
@@ -237,33 +236,33 @@ class Reduced:
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """Those of the shape."""
+        """The coordinates of the shape."""
         return tuple(x for x in self.full.coordinates if x not in self.symmetry.on)
 
     @property
     def units(self) -> tuple[str, ...]:
-        """Those of the shape."""
+        """The units of the shape's coordinates."""
         given = zip(self.full.coordinates, self.full.units, strict=False)
         return tuple(unit for x, unit in given if x not in self.symmetry.on)
 
     @property
     def angles(self) -> tuple[str, ...]:
-        """Those of the shape."""
+        """The angles among the shape's coordinates."""
         return tuple(x for x in self.full.angles if x not in self.symmetry.on)
 
     @property
     def velocity_names(self) -> tuple[str, ...]:
-        """Those of the shape, and of what is called abelian those of the group after them."""
+        """The names of the shape's velocities, followed for an abelian reduction by those of the group."""
         return (*self.coordinates, *(self.symmetry.on if isinstance(self.case, Abelian) else ()))
 
     @property
     def label(self) -> str:
-        """The full system over the group."""
+        """The label of the full system over the group."""
         return f"{self.full.label}/({self.symmetry.words})"
 
     @property
     def step(self) -> float | None:
-        """That of the full system."""
+        """The recommended step of the full system."""
         return self.full.step
 
     def defines(self, name: str) -> bool:
@@ -277,11 +276,11 @@ class Reduced:
 
     @property
     def discrete(self) -> Rule:
-        """Discrete Lagrangian and discrete constraint of the full system."""
+        """The discrete Lagrangian and the discrete constraint of the full system."""
         return Rule(self.rule.discrete_lagrangian, self.rule.discrete_constraint)
 
     def starts(self) -> Mapping[str, tuple[Any, Any]]:
-        """Those of the full system, without the group."""
+        """The start states of the full system, without the group."""
         made = {}
         for name in self.full.starts():
             q, v = self.full.start(name)
@@ -290,7 +289,7 @@ class Reduced:
 
 
 def projected(core: Reduced, q: Array, v: Array) -> tuple[Array, Array]:
-    """Shape and reduced velocity of a full state."""
+    """The shape and the reduced velocity of a full state."""
     symmetry, full = core.symmetry, core.full
     v = symmetry.push(full, symmetry.group.inverse(symmetry.element(full, q)), q, v)
     r = symmetry.shape(full, q)
@@ -299,16 +298,16 @@ def projected(core: Reduced, q: Array, v: Array) -> tuple[Array, Array]:
 
 
 def gyroscopic(here: Mechanics, r: Array, v: Array) -> Array:
-    """The forces of the reduced equations: what is left of the full ones beside reduced energy and potential.
+    """The forces of the reduced equations, which are what the reduced energy and potential leave of the full ones.
 
     With l(r, r', xi) the full Lagrangian, p = dl/d(r', xi), xi = X r' + Z and the reduced momentum
     p_r + X^T p_g = m r' + c, the equations of Lagrange and d'Alembert are
         d/dt (m r' + c) = dl/dr + X^T ad_xi^T p_g + (dX/dt)^T p_g;
-    for a horizontal symmetry at a level X^T is left out, since p_g is kept.
+    for a horizontal symmetry at a level, every term with X^T is left out, since p_g is kept.
     """
     core, full = of(here)
     symmetry, case = core.symmetry, core.case
-    # Forces of the full system, where it was reduced before.
+    # The forces of the full system, which has some if it was itself reduced.
     given = full.forces(symmetry.section(full, r), case.velocity(symmetry, full, r, v))
     given = case.contract(symmetry, full, r, given)
     if isinstance(case, Abelian):

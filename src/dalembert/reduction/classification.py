@@ -1,4 +1,4 @@
-"""How constraints and group orbits lie to each other: g^q, S, U, H; Chaplygin, horizontal, both or neither."""
+"""How constraints and group orbits meet: the spaces g^q, S, U, H, and Chaplygin, horizontal, both or neither."""
 
 from typing import Any, NamedTuple
 
@@ -11,41 +11,44 @@ from dalembert.model import Symmetry, System, Trait, as_arrays, lower
 from dalembert.numerics import Vector, jit_fast_compile
 from dalembert.reduction.measured import NEAR, Invariance, check_action, complaint, invariance, place, samples
 
-# Directions count as the same where the sine of the angle between them is below this: rounding is 1e-15, and
-# samples are not as close as that to places where directions that differ meet.
+# Directions count as the same if the sine of the angle between them is below this. Rounding is 1e-15, and samples are
+# not this close to places where different directions meet.
 _SAME = 1e-8
 
 
 class Spaces(NamedTuple):
-    """The spaces of [fernandez2008] at a configuration, columns orthonormal for the kinetic metric (g_q: plainly)."""
+    """The spaces of [fernandez2008] at a configuration.
+
+    Columns are orthonormal for the kinetic metric; those of g_q are orthonormal in the usual sense.
+    """
 
     g_q: np.ndarray
     """(s, k) the algebra elements whose generators lie in D."""
     S: np.ndarray
-    """(n, k) D and V together: the allowed velocities along the orbit."""
+    """(n, k) the intersection of D and V: the allowed velocities along the orbit."""
     U: np.ndarray
-    """(n, s - k) the rest of V, the directions of the orbit."""
+    """(n, s - k) the rest of V, the space of directions along the orbit."""
     H: np.ndarray
     """(n, r - k) the rest of D."""
 
 
 class Classification(NamedTuple):
-    """What a group is to a system: `kind` is 'Chaplygin', 'horizontal', 'both' or 'neither'."""
+    """How a group acts on a constrained system: `kind` is 'Chaplygin', 'horizontal', 'both' or 'neither'."""
 
     kind: str
     reason: str
-    """Why, in words."""
+    """The reason for the kind, in words."""
     invariance: dict[str, Invariance]
     horizontal: np.ndarray
     """(s, k) a basis of the algebra elements whose generators lie in D everywhere."""
     shared: int
-    """The dimension of S, what D and V share, wherever it is least."""
+    """The least dimension of S, the intersection of D and V, over the samples."""
     spanned: bool
-    """Whether D and V span all velocities: the dimension assumption."""
+    """Whether D and V span all velocities, which is the dimension assumption."""
 
     @property
     def invariant(self) -> bool:
-        """Whether everything measured is invariant."""
+        """Whether every measured quantity is invariant."""
         return all(x.holds for x in self.invariance.values())
 
 
@@ -59,13 +62,13 @@ def _geometry(system: System, symmetry: Symmetry, t: Any, q: Any) -> Any:
 
 
 def _orthonormal(columns: np.ndarray) -> np.ndarray:
-    """A basis of what the columns span."""
+    """An orthonormal basis of the span of the columns."""
     u, sizes, _ = np.linalg.svd(columns, full_matrices=False)
     return u[:, sizes > _SAME * max(sizes.max(initial=0.0), np.finfo(float).tiny)]
 
 
 def _without(space: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """A basis of the vectors of a space that are orthogonal to a part of it; both orthonormal."""
+    """A basis of the vectors in `space` that are orthogonal to its subspace `part`; both have orthonormal columns."""
     u, sizes, _ = np.linalg.svd(space - part @ (part.T @ space), full_matrices=False)
     return u[:, sizes > 0.5]
 
@@ -73,7 +76,7 @@ def _without(space: np.ndarray, part: np.ndarray) -> np.ndarray:
 def _spaces(frame: np.ndarray, generators: np.ndarray, mass: np.ndarray) -> Spaces:
     root = np.linalg.cholesky(mass).T  # |root x| is the length of x in the kinetic metric
     allowed, orbit = _orthonormal(root @ frame), _orthonormal(root @ generators)
-    # Cosines of the angles between D and V: one where they share a direction.
+    # The singular values are the sines of the angles between D and V: zero where they share a direction.
     normal = orbit - allowed @ (allowed.T @ orbit)
     _, sines, turn = np.linalg.svd(normal, full_matrices=True)
     sines = np.concatenate([sines, np.zeros(turn.shape[0] - len(sines))])
@@ -98,10 +101,8 @@ def _at(system: System, symmetry: Symmetry, t: np.ndarray, q: np.ndarray) -> lis
     return [np.asarray(x, float) for x in _geometry(as_arrays(system), symmetry, t, q)]
 
 
-def horizontal(
-    system: System, symmetry: Symmetry, at: Vector | None = None
-) -> Float[np.ndarray, "n directions"]:
-    """(s, k) a basis of the algebra elements that generate allowed velocities at every configuration sampled."""
+def horizontal(system: System, symmetry: Symmetry, at: Any = None) -> np.ndarray:
+    """(s, k) a basis of the algebra elements that generate allowed velocities at every sampled configuration."""
     given = samples(system, symmetry, at)
     check_action(system, symmetry, given)
     _, forms, generators, _ = _at(system, symmetry, given.t, given.q)
@@ -109,10 +110,10 @@ def horizontal(
 
 
 def _constant(forms: np.ndarray, generators: np.ndarray) -> np.ndarray:
-    """Algebra elements whose generators all one-forms of all samples annihilate, in echelon form."""
+    """The algebra elements whose generators are annihilated by every one-form at every sample, in echelon form."""
     good = np.all(np.isfinite(forms), axis=(1, 2)) & np.all(np.isfinite(generators), axis=(1, 2))
     said = (forms[good] @ generators[good]).reshape(-1, generators.shape[2])
-    # Each row in units of its own, so that one-forms of different sizes count alike.
+    # Each row is divided by its own size, so that one-forms of different sizes count equally.
     sizes = (np.abs(forms[good]) @ np.abs(generators[good])).reshape(said.shape).max(axis=1, initial=0.0)
     size, said = generators.shape[2], said[sizes > 0] / sizes[sizes > 0, None]
     if not said.size:
@@ -124,7 +125,7 @@ def _constant(forms: np.ndarray, generators: np.ndarray) -> np.ndarray:
 
 
 def _echelon(rows: np.ndarray) -> np.ndarray:
-    """The same space with a one and zeros in as many columns, so that coordinate directions are seen as such."""
+    """The reduced row echelon form, in which coordinate directions are easy to recognise."""
     rows, at = rows.copy(), 0
     for column in range(rows.shape[1]):
         if at == len(rows):
@@ -152,9 +153,9 @@ def classify(
     """Whether a group makes a system Chaplygin, is a horizontal symmetry of it, both, or neither, and why.
 
     Chaplygin: D and the orbits share no direction and span all velocities, so that D is a connection. Horizontal: the
-    directions they share are the orbits of one subgroup. Both: those of a proper subgroup, and all velocities are
-    spanned, so that what is left is Chaplygin. Measured at samples around the start states, or around `at`; with a
-    method its discrete Lagrangian and constraint must be invariant too.
+    directions they share are the orbits of one subgroup. Both: they are the orbits of a proper subgroup, and D and the
+    orbits span all velocities, so that the rest is Chaplygin. The spaces are measured at samples around the start
+    states, or around `at`. If a method is given, its discrete Lagrangian and constraint must be invariant too.
     """
     found = invariance(system, symmetry, method, h=h, at=at)
     given = samples(system, symmetry, at)
@@ -165,7 +166,7 @@ def classify(
     kept = np.flatnonzero(np.all(good, axis=0))
     every = [_spaces(frames[i], generators[i], masses[i]) for i in kept]
     sizes = [x.S.shape[1] for x in every]
-    shared = min(sizes)  # more is an exception
+    shared = min(sizes)  # at some configurations they may share more
     n, s = system.velocity_dimension, symmetry.group.dimension
     rank = frames.shape[2]
     spanned = rank + s - shared == n
@@ -179,7 +180,7 @@ def classify(
         said = [words, *([f"besides, {said[0]}"] if shared else [])]
     elif not shared and spanned:
         kind = "Chaplygin"
-        said.append("together they are all velocities, so that D is a connection")
+        said.append("together they span all velocities, so that D is a connection")
         if max(sizes):
             where = given.q[kept[int(np.argmax(sizes))]]
         else:
@@ -206,7 +207,7 @@ def classify(
 
 
 def _named(xi: np.ndarray, symmetry: Symmetry) -> str:
-    """An algebra element in the names of what the group acts on."""
+    """An algebra element written in the names of the coordinates on which the group acts."""
     names = symmetry.on if len(xi) == len(symmetry.on) else symmetry.group.velocities
     terms = [f"{'' if x == 1 else f'{x:.4g} '}d/d{name}" for x, name in zip(xi, names, strict=True) if x]
     return " + ".join(terms)
@@ -220,10 +221,10 @@ def _singular(
     forms: np.ndarray,
     generators: np.ndarray,
 ) -> np.ndarray | None:
-    """A configuration between samples where D and V share a direction; None where none is found."""
+    """A configuration between samples where D and V share a direction; None if none is found."""
     m = lower(system)
     if "constraints" not in m.given or forms.shape[1] != generators.shape[2]:
-        return None  # one-forms computed from a frame may jump
+        return None  # one-forms computed from a frame may be discontinuous
     signs = np.sign(np.linalg.det(forms @ generators))
     if np.all(signs == signs[0]) or Trait.GROUP in m.traits:
         return None

@@ -1,4 +1,4 @@
-"""The discrete mechanics of a reduced system: a discrete Lagrangian with forces, and what these are made of."""
+"""The discrete mechanics of a reduced system: a discrete Lagrangian with forces, and their ingredients."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from dalembert.reduction.cases import Chaplygin, Horizontal, Reduced, Rule, Step
 
 
 def full_step(here: Mechanics, r: Array, u: Array, h: Array) -> tuple[Reduced, Mechanics, Step]:
-    """The reduced system, the full one, and the full step that begins at (r, e) with the reduced velocity u."""
+    """The reduced system, the full system, and the full step that begins at (r, e) with the reduced velocity u."""
     core, full = of(here)
     w = core.case.fibre(core.symmetry, full, core.discrete, r, u, h)
     return core, full, core.discrete.step(core.symmetry, full, r, u[: r.shape[0]], w, h)
@@ -22,9 +22,9 @@ class ReducedLagrangian(DiscreteLagrangian):
     """The reduced discrete Lagrangian with its forces: partial derivatives D1 L + beta0 and D2 L + beta1.
 
     Equations: [fernandez2008]. L(r0, r1) is the full L_d of the step from (r0, e) to (r1, F(r0, r1)), where F is the
-    group's part of a step that satisfies the discrete constraint, or at a level has its momentum. The derivatives
-    of F drop out of the sums, which are the full derivatives on the directions that are left. Momenta are counted from
-    those of r' = 0, so that the reduced momentum is m r'.
+    group's part of a step that satisfies the discrete constraint or, at a level, has the momentum of the level. The
+    derivatives of F drop out of the sums, which are the full derivatives restricted to the directions that are left.
+    Momenta are measured relative to those at r' = 0, so that the reduced momentum is m r'.
     """
 
     supports = DiscreteLagrangian.supports | {Trait.FORCED, Trait.EXTRA_VELOCITIES}
@@ -68,7 +68,7 @@ class ReducedLagrangian(DiscreteLagrangian):
         first, second = self._left(here, there, step, before[1:], after[1:])
         energies = [before[0], after[0]]
         if isinstance(core.case, Chaplygin) and Trait.AFFINE in full.traits:
-            # The horizontal direction of time goes along with the drift.
+            # The horizontal lift of the time direction includes the drift.
             end = of(there)[1]
             ends = ((full, q0, before[1:]), (end, step.r1, pulled(core.symmetry, end, step, after[1:])))
             for i, (at, r, p) in enumerate(ends):
@@ -79,7 +79,7 @@ class ReducedLagrangian(DiscreteLagrangian):
     def _left(
         self, here: Mechanics, there: Mechanics, step: Step, before: Array, after: Array
     ) -> tuple[Array, Array]:
-        """The full derivatives on the directions that are left."""
+        """The full derivatives, restricted to the directions that are left."""
         (core, full), end = of(here), of(there)[1]
         symmetry, case = core.symmetry, core.case
         first = case.contract(symmetry, full, step.r0, before) + case.rest(symmetry, full, step.r0)
@@ -88,7 +88,7 @@ class ReducedLagrangian(DiscreteLagrangian):
 
 
 class ReducedConstraint(DiscreteConstraint):
-    """The full discrete constraint over the step that a reduced step stands for."""
+    """The full discrete constraint over the full step that a reduced step represents."""
 
     rule: Rule
 
@@ -108,7 +108,7 @@ class ReducedConstraint(DiscreteConstraint):
 
 
 def displacement(here: Mechanics, r0: Array, r1: Array, h: Array) -> Array:
-    """F(r0, r1), the group element by which a step between two shapes moves."""
+    """F(r0, r1), the group element of a step between two shapes."""
     core, full, step = full_step(here, r0, (r1 - r0) / h, h)
     return core.symmetry.element(full, step.q1)
 
@@ -126,16 +126,16 @@ def reduced_value(here: Mechanics, r0: Array, r1: Array, h: Array) -> Array:
 
 
 def _by_group(here: Mechanics, r0: Array, r1: Array, h: Array) -> tuple[Array, Array]:
-    """F, and d_f ell there, in the numbers of f."""
+    """F, and d_f ell there, with respect to the numbers that represent f."""
     f = displacement(here, r0, r1, h)
     return f, jax.grad(lambda f: invariant(here, r0, r1, f, h))(f)
 
 
 def forces(here: Mechanics, r0: Array, r1: Array, h: Array) -> tuple[Array, Array]:
-    """beta0(r0, r1) and beta1(r0, r1), the discrete forces; minus those of [cortes2003] Proposition 3.
+    """beta0(r0, r1) and beta1(r0, r1), the discrete forces, with the opposite sign to [cortes2003] Proposition 3.
 
-    Chaplygin: beta0 = d_f ell (R_f A(r0) - d_{r0} F), beta1 = -d_f ell (L_f A(r1) + d_{r1} F), A = -X; at a level mu
-    beta_i = -mu dF/dr_i.
+    For a Chaplygin system, beta0 = d_f ell (R_f A(r0) - d_{r0} F) and beta1 = -d_f ell (L_f A(r1) + d_{r1} F), with
+    A = -X. At a level mu, beta_i = -mu dF/dr_i.
     """
     core, full = of(here)
     end = of(here.later(h))[1]
@@ -152,7 +152,7 @@ def forces(here: Mechanics, r0: Array, r1: Array, h: Array) -> tuple[Array, Arra
 
 
 def time_forces(here: Mechanics, r0: Array, r1: Array, h: Array) -> tuple[Array, Array]:
-    """F^-_t and F^+_t of [cortes2003] Proposition 3, which prints zero: the forces on time.
+    """F^-_t and F^+_t, the forces on time, which [cortes2003] Proposition 3 prints as zero.
 
     Equations: F^-_t = d_f ell (d_{t0} F - A_t), F^+_t = d_f ell (d_{t1} F + A_t), with A_t = -Z, Z the drift.
     """

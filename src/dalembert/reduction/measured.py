@@ -1,4 +1,4 @@
-"""Whether a group is a symmetry of a system and of its discretisation: measured, with the place where it fails."""
+"""Measures whether a group is a symmetry of a system and of its discretisation, and finds where it fails."""
 
 from typing import Any, NamedTuple
 
@@ -25,10 +25,10 @@ NAMES = {
     "L_d": "the discrete Lagrangian",
     "D_d": "the discrete constraint",
 }
-# Samples near the places given, and others at distances of 0.001 to 100 from them: what changes far away, or on a
-# small scale, is seen too. All go through one compiled function, whose compilation takes longer than their work.
+# The numbers of samples near the given places, and at distances of 0.001 to 100 from them, which show changes far away
+# or on a small scale. One compiled function handles them all; compiling it takes longer than running it.
 NEAR, _FAR = 24, 488
-# Rounding, and what follows from it, is below this many units in the last place of the arguments.
+# Rounding and its consequences stay below this fraction of the arguments, a thousand units in the last place.
 _ROUNDING = 1e3 * float(jnp.finfo(float).eps)
 
 
@@ -39,13 +39,13 @@ class Sample(NamedTuple):
     q: Any
     v: Any
     x: Any
-    """In the algebra."""
+    """Elements of the algebra."""
     g: Any
-    """exp(x)."""
+    """The group elements exp(x)."""
 
 
 class Invariance(NamedTuple):
-    """How much a quantity changes under the group, relative to its size, and where most."""
+    """The largest change of a quantity under the group, relative to its size, and where it occurs."""
 
     change: float
     q: np.ndarray
@@ -53,7 +53,7 @@ class Invariance(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether it is rounding."""
+        """Whether the change is only rounding."""
         return self.change <= TOLERANCE
 
 
@@ -82,21 +82,21 @@ def _places(system: System, at: Any) -> np.ndarray:
 
 
 def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
-    """Fixed samples around the start states of a system, or around the configurations given; NEAR ones first."""
+    """Fixed samples around the start states of a system, or around the configurations `at`, the NEAR ones first."""
     places = _places(system, at)
     random, far = np.random.default_rng(7), np.random.default_rng(8)
     n, size = system.velocity_dimension, symmetry.group.dimension
     bases = places[np.arange(NEAR + _FAR) % len(places)]
 
     def drawn(count: int, low: float, high: float, factor: Any = 1.0) -> np.ndarray:
-        """NEAR rows of a size of about one, and rows of sizes from 10^low to 10^high."""
+        """NEAR rows of size about one, and _FAR rows of sizes from 10^low to 10^high."""
         sizes = 10 ** far.uniform(low, high, (_FAR, 1))
         return np.concatenate(
             [random.uniform(-1, 1, (NEAR, count)) * factor, far.uniform(-1, 1, (_FAR, count)) * sizes]
         )
 
     shifts = drawn(n, -3, 2, np.where(np.arange(NEAR) % 2, 3.0, 1.0)[:, None])
-    # Velocities of body rotations stay below half a turn a step, beyond which two elements do not tell the velocity.
+    # Body rotations stay below half a turn per step, beyond which two elements do not determine the velocity.
     v = drawn(n, -3, 1)
     t = np.concatenate([random.uniform(0, 3, NEAR), 10 ** far.uniform(-1, 2, _FAR)])
     x = drawn(size, -3, 2)
@@ -117,18 +117,18 @@ def _elements(symmetry: Symmetry, x: Array) -> Array:
 
 
 def _relative(change: Array, size: Array) -> Array:
-    """The largest change, each in units of its own size."""
+    """The largest change, where each change is relative to its own size."""
     return jnp.max(jnp.abs(change) / (jnp.abs(size) + jnp.finfo(float).tiny), initial=0.0)
 
 
 def place(system: System, q: Any) -> str:
-    """A configuration in words."""
+    """A configuration as text, such as x=1, y=2."""
     return ", ".join(f"{c}={value:.4g}" for c, value in zip(system.coordinates, q, strict=True))
 
 
 @jit_fast_compile
 def _actions(system: System, symmetry: Symmetry, s: Sample) -> Any:
-    """How far each identity of an action is from holding, coordinate by coordinate, in units of what occurs in it."""
+    """The defect of each identity of a group action, coordinate by coordinate, relative to the numbers in it."""
     group = symmetry.group
 
     def one(q, g, k):
@@ -149,9 +149,9 @@ def _actions(system: System, symmetry: Symmetry, s: Sample) -> Any:
 
 
 def check_action(system: System, symmetry: Symmetry, given: Sample) -> None:
-    """Refuses a function that is no action of the group, or does not multiply the numbers of `on` by the element."""
+    """Raises ValueError if a function is not an action of the group, or does not multiply the numbers of `on` by g."""
     symmetry.split(system)
-    if symmetry.action is None:  # multiplication from the left, which is one
+    if symmetry.action is None:  # multiplication from the left, which is an action
         return
     said = f"Symmetry {symmetry.words} on {system.label}: "
     g, q = (jax.ShapeDtypeStruct((n,), jnp.zeros(()).dtype) for n in (symmetry.group.size, system.dimension))
@@ -173,7 +173,7 @@ def check_action(system: System, symmetry: Symmetry, given: Sample) -> None:
         raise ValueError(f"{said}action(g, q) is NaN or infinite at every configuration sampled")
     for words, off in zip(identities, np.where(np.isfinite(found), found, 0.0), strict=True):
         worst = int(np.argmax(off))
-        if off[worst] > TOLERANCE:  # rounding is 1e-14, as far as samples go
+        if off[worst] > TOLERANCE:  # rounding is 1e-14, even at far samples
             g, k = (", ".join(f"{x:.4g}" for x in given.g[i]) for i in (worst, worst - 1))
             raise ValueError(
                 f"{said}the action is not one that a symmetry can have. {words}; this fails by {off[worst]:.2g} "
@@ -183,10 +183,10 @@ def check_action(system: System, symmetry: Symmetry, given: Sample) -> None:
 
 
 def _measured(system: System, symmetry: Symmetry, t: Array, q: Array, g: Array) -> dict[str, Array]:
-    """How much L and D change from q to g q; infinite where they are defined at q and not at g q."""
+    """The changes of L and D from q to g q; infinite where they are defined at q but not at g q."""
     here = system.at(t)
     q1 = symmetry.act(here, g, q)
-    # What rounding of q1 does: two other points that are as good as it.
+    # Two other points that rounding cannot distinguish from q1 show the effect of rounding.
     shake = _ROUNDING * (jnp.abs(q) + jnp.abs(q1))
     signs = jnp.where(jnp.arange(q.shape[0]) % 2, 1.0, -1.0)
     points = jnp.stack([q, q1, q1 + shake, q1 + signs * shake])
@@ -203,7 +203,7 @@ def _measured(system: System, symmetry: Symmetry, t: Array, q: Array, g: Array) 
         size = matvec(jnp.abs(forms[0]), jnp.max(jnp.abs(frame), axis=1))[:, None]
         left = jax.vmap(lambda a: matmul(a, frame))(forms)
         found["D"] = _beyond_rounding(jnp.concatenate([jnp.zeros_like(left[:1]), left]), size)
-        if Trait.AFFINE in here.traits:  # an allowed velocity stays one
+        if Trait.AFFINE in here.traits:  # an allowed velocity stays allowed
             a, b = here.rows(q), here.offsets(q)
             drift = symmetry.push(here, g, q, matvec(a.T, solve_spd(matmul(a, a.T), b)))
             there = jax.vmap(lambda x: here.offsets(x))(points[1:])
@@ -215,8 +215,11 @@ def _measured(system: System, symmetry: Symmetry, t: Array, q: Array, g: Array) 
 
 
 def _beyond_rounding(values: Array, size: Array, floor: Array | float = 0.0) -> Array:
-    """How much the second of four values differs from the first, beyond what the third and fourth differ from the
-    second; infinite where the first is finite and no other is."""
+    """The difference of the second of four values from the first, beyond the rounding that the other two show.
+
+    Rounding is the difference of the third and fourth value from the second. The result is infinite if only the first
+    value is finite.
+    """
     first, second = values[0], values[1]
     noise = jnp.max(jnp.abs(values[2:] - second), axis=0) + _ROUNDING * (jnp.abs(first) + floor)
     change = _relative(jnp.maximum(jnp.abs(second - first) - noise, 0.0), size)
@@ -228,11 +231,11 @@ def _beyond_rounding(values: Array, size: Array, floor: Array | float = 0.0) -> 
 
 @jit_fast_compile
 def continuous(system: System, symmetry: Symmetry, t: Array, q: Array, g: Array) -> Any:
-    """How much L and D change from q to g q, at as many rows as there are samples, near ones first."""
+    """The changes of L and D from q to g q, at as many rows as there are samples, with the near ones first."""
     found = jax.vmap(lambda t, q, g: _measured(system, symmetry, t, q, g))(t, q, g)
     energies = found.pop("V")
-    # A potential is known up to a constant: its change is judged by how much it differs from place to place, and
-    # not beside the kinetic energy, which may be of any size.
+    # A potential is known up to a constant. Its change is compared with its differences between places, and not with
+    # the kinetic energy, which may have any size.
     above = jnp.abs(energies[:, :2] - energies[:1, :1])
     usual = jnp.nan_to_num(jnp.nanmedian(above[:NEAR, 0]))
     change = jax.vmap(lambda v, size: _beyond_rounding(v, size, usual))(energies, jnp.sum(above, axis=1))
@@ -262,7 +265,7 @@ def _discrete(system: System, symmetry: Symmetry, rule: Rule, s: Sample, h: Arra
         there = symmetry.act(here, s.g, s.q), symmetry.act(here, s.g, q1)
         w = ld.velocity(here, *there, h)
         first, second = ld.over_step(here, s.q, q1, u, h), ld.over_step(here, *there, w, h)
-        # Velocities of a step are differences of configurations: rounding of these, over h.
+        # The velocity of a step is a difference of configurations, whose rounding is divided by h.
         lost = _ROUNDING * jnp.max(jnp.abs(jnp.stack([s.q, q1, *there]))) / h
         p = matvec(jnp.abs(here.metric(s.q)), jnp.abs(u) + lost)
         noise = h * lost * jnp.sum(p) + _ROUNDING * jnp.abs(first)
@@ -273,7 +276,7 @@ def _discrete(system: System, symmetry: Symmetry, rule: Rule, s: Sample, h: Arra
             noise = jnp.sum(jnp.abs(slope), axis=1) * lost
             off = _relative(jnp.maximum(jnp.abs(constraint.over_step(here, *there, w, h)) - noise, 0.0), size)
             began = _relative(over(s.q, u), size + noise)
-            # A sample that was not brought onto the constraint says nothing.
+            # A sample that could not be moved onto the constraint says nothing.
             found["D_d"] = jnp.where(began < 0.1 * TOLERANCE, off, jnp.nan)
         return found
 
@@ -288,9 +291,9 @@ def invariance(
     h: float | None = None,
     at: Vector | None = None,
 ) -> dict[str, Invariance]:
-    """How much L and D change under the group, and with a method its L_d and D_d, measured at fixed samples.
+    """The changes of L and D under the group, and of L_d and D_d if a method is given, measured at fixed samples.
 
-    `at` gives configurations to sample around, in place of the start states; h is the step of the discrete ones.
+    `at` gives configurations to sample around instead of the start states. h is the step size of L_d and D_d.
     """
     if not isinstance(system, System):
         raise ValueError(f"expected a System, got {system!r}")
@@ -298,8 +301,8 @@ def invariance(
         raise ValueError(f"expected a Symmetry, such as Symmetry(Rn(2), on=('x', 'y')); got {symmetry!r}")
     if method is not None and not isinstance(method, VariationalDLA | EDLA):
         raise ValueError(
-            "symmetries are measured of methods of a discrete Lagrangian and a discrete constraint, VariationalDLA() "
-            f"and EDLA(); got {getattr(method, 'cli_name', method)!r}"
+            "symmetries are measured only for methods with a discrete Lagrangian and a discrete constraint, "
+            f"VariationalDLA() and EDLA(); got {getattr(method, 'cli_name', method)!r}"
         )
     if h is not None and not (isinstance(h, int | float) and 0 < h < np.inf):
         raise ValueError(f"h must be a positive number, got {h!r}")
@@ -314,14 +317,14 @@ def invariance(
     for name in [x for x in NAMES if x in found]:
         if np.all(np.isnan(found[name])):
             raise ValueError(
-                f"{system.label}: {NAMES[name]} is NaN or infinite at every configuration sampled; give some where "
-                "it is defined as at="
+                f"{system.label}: {NAMES[name]} is NaN or infinite at every configuration sampled; give "
+                "configurations where it is defined as at="
             )
     return worst(found, given.q, given.g)
 
 
 def worst(found: Any, q: np.ndarray, g: np.ndarray) -> dict[str, Invariance]:
-    """Of every quantity the largest change, and where; NaN is outside of where the system is defined."""
+    """The largest change of every quantity, and where it occurs. NaN marks places where the system is not defined."""
     made = {}
     for name in [x for x in NAMES if x in found]:
         change = np.nan_to_num(np.asarray(found[name], float), nan=0.0, posinf=np.inf)
@@ -331,7 +334,7 @@ def worst(found: Any, q: np.ndarray, g: np.ndarray) -> dict[str, Invariance]:
 
 
 def complaint(system: System, symmetry: Symmetry, found: dict[str, Invariance]) -> str | None:
-    """What is not invariant, and where; None where everything is."""
+    """A sentence that says what is not invariant, and where; None if everything is."""
     broken = [name for name, x in found.items() if not x.holds]
     if not broken:
         return None

@@ -1,4 +1,4 @@
-"""From full runs to reduced ones, and back."""
+"""Projects full runs to reduced ones, and reconstructs full runs from reduced ones."""
 
 import dataclasses
 from typing import Any
@@ -22,13 +22,16 @@ from dalembert.reduction.measured import NEAR, complaint, continuous, samples, w
 from dalembert.simulation import Trajectory, simulate
 
 _BLOCK = 1024
-# Steps that are made again at a time.
+# The number of steps that are replayed at a time.
 _PART = 100_000
 
 
 def _to_shape(core: Any, t: Array, q: Array, v: Array) -> tuple[Array, ...]:
-    """Shape, reduced velocity, momentum of the group; one-forms, their offsets, how far q is from the group, and the
-    size of what the momentum is the sum of."""
+    """The reduced quantities of a full state.
+
+    Returns the shape, the reduced velocity, the momentum of the group, the one-forms and their offsets, the distance
+    of q from the group, and the size of the terms that add up to the momentum.
+    """
     full = lower(core.full).at(t)
     defect = full.space.defect(q)
     generators, mass = core.symmetry.generators(full, q), full.metric(q)
@@ -38,7 +41,7 @@ def _to_shape(core: Any, t: Array, q: Array, v: Array) -> tuple[Array, ...]:
 
 
 def _to_momentum(core: Any, t: Array, q: Array, p: Array) -> Array:
-    """The reduced momentum of a full one."""
+    """The reduced momentum of the full momentum p."""
     symmetry, full = core.symmetry, lower(core.full).at(t)
     r = symmetry.shape(full, q)
     back = symmetry.pull(full, symmetry.element(full, q), symmetry.section(full, r), p)
@@ -46,7 +49,7 @@ def _to_momentum(core: Any, t: Array, q: Array, p: Array) -> Array:
 
 
 def project(core: Any, q: Any, v: Any, t: Any) -> Any:
-    """Shape and reduced velocity of full states, or the reduced run of a full one."""
+    """The shapes and reduced velocities of full states, or the reduced run of a full run."""
     if isinstance(q, Trajectory):
         return _run(core, q)
     if v is None:
@@ -77,9 +80,9 @@ def project(core: Any, q: Any, v: Any, t: Any) -> Any:
 
 
 def _run(core: Any, run: Trajectory) -> Trajectory:
-    """The reduced run of a full one."""
+    """The reduced run of a full run."""
     if np.ndim(run.q) != 2:
-        raise ValueError("project takes one run at a time; of an ensemble give a member")
+        raise ValueError("project takes one run at a time, but this is an ensemble; take sol.member(i)")
     if run.system is None or run.system.label != core.full.label:
         name = "without its system" if run.system is None else f"of {run.system.label}"
         raise ValueError(f"project needs a run of {core.full.label}; this is one {name}")
@@ -94,7 +97,7 @@ def _run(core: Any, run: Trajectory) -> Trajectory:
 
 
 def _measured(core: Any, t: np.ndarray, q: Any, v: Any, at_level: bool = True) -> Any:
-    """What `_to_shape` says of every row; refuses states with another momentum than that of the level."""
+    """The results of `_to_shape` at every row; raises ValueError for states off the level of the momentum."""
     found = over_rows(_to_shape)(as_arrays(core), t, q, v)
     if isinstance(core.case, Horizontal) and at_level:
         level, momentum = np.asarray(core.case.level), found[2]
@@ -103,13 +106,13 @@ def _measured(core: Any, t: np.ndarray, q: Any, v: Any, at_level: bool = True) -
             there = momentum[int(np.argmax(off))]
             raise ValueError(
                 f"{core.label} is reduced at the level {level.tolist()}, but this state has the momentum "
-                f"{there.tolist()}; reduce(..., level=that) or choose another state"
+                f"{there.tolist()}; reduce at that level, or choose another state"
             )
     return found
 
 
 def _trajectory(run: Trajectory, system: Any, method: Any, q: Any, v: Any, v_full: Any) -> Trajectory:
-    """The run with other states."""
+    """The same run with other states, system and method."""
     told = {name: x for name, x in run.step_data.items() if name != "p_plus"}
     return Trajectory(
         run.t,
@@ -129,7 +132,10 @@ def _trajectory(run: Trajectory, system: Any, method: Any, q: Any, v: Any, v_ful
 
 
 def _replayed(shared: Any, r: Array, v: Array, t: Array, count: Array) -> Array:
-    """The group element of `count` steps from a reduced state, made again; nothing less says how the group moved."""
+    """The group element of `count` steps from a reduced state.
+
+    The steps are replayed, because nothing less determines how the group moved.
+    """
     core, method, h = shared
     group = core.symmetry.group
 
@@ -147,21 +153,24 @@ def _replayed(shared: Any, r: Array, v: Array, t: Array, count: Array) -> Array:
 
 
 def _moved(core: Any, t: Array, h: Array, r0: Array, r1: Array, p: Array) -> Array:
-    """The group element of a step of size h; p is the reduced momentum with which it arrived."""
-    if isinstance(core.case, Abelian):  # that of the group says how it moved
+    """The group element of a step of size h that arrives with the reduced momentum p."""
+    if isinstance(core.case, Abelian):  # the group's part of p says how it moved
         core = dataclasses.replace(core, case=Horizontal(level=p[r0.shape[0] :]))
     return displacement(core.at(t), r0, r1, h)
 
 
 def _moves(core: Any, run: Trajectory) -> np.ndarray:
-    """The group elements of a run of which every step was saved."""
+    """The group elements of the steps of a run that saved every step."""
     t, r = np.asarray(run.t), np.asarray(run.q)
     none = np.zeros((len(t) - 1, 0))
     return over_rows(_moved)(core, t[:-1], np.full(len(t) - 1, float(run.h)), r[:-1], r[1:], none)
 
 
 def _in_parts(core: Any, run: Trajectory, g0: np.ndarray) -> Trajectory:
-    """The full run where rows are several steps apart: these are made again, from saved rows, a part at a time."""
+    """The full run of a run whose rows are several steps apart.
+
+    The steps between rows are replayed from the saved rows, one part of the run at a time.
+    """
     system: Any = run.system
     method: Any = run.method
     rows = max(1, _PART // run.save_every)
@@ -187,7 +196,7 @@ def _products(core: Any, g: Array, moves: Array) -> tuple[Array, Array]:
 
 
 def _accumulated(core: Any, g0: np.ndarray, moves: np.ndarray) -> np.ndarray:
-    """g0, g0 f0, g0 f0 f1, ...; in blocks of one length, so that nothing is compiled twice."""
+    """g0, g0 f0, g0 f0 f1, ..., computed in blocks of equal length so that nothing is compiled twice."""
     rows, g = [g0[None]], jnp.asarray(g0)
     identity = np.asarray(core.symmetry.group.identity(), float)
     for a in range(0, len(moves), _BLOCK):
@@ -199,14 +208,14 @@ def _accumulated(core: Any, g0: np.ndarray, moves: np.ndarray) -> np.ndarray:
 
 
 def _to_full(core: Any, t: Array, r: Array, v: Array, g: Array) -> tuple[Array, Array, Array]:
-    """The full state of a reduced one at the group element g, and the configuration (r, e)."""
+    """The full state of a reduced state at the group element g, and the configuration (r, e)."""
     symmetry, full = core.symmetry, lower(core.full).at(t)
     lifted, section = core.case.velocity(symmetry, full, r, v), symmetry.section(full, r)
     return symmetry.join(full, r, g), symmetry.push(full, g, section, lifted), section
 
 
 def reconstruct(asked: Any, run: Trajectory, g0: Any) -> Trajectory:
-    """The full run of a reduced one."""
+    """The full run of a reduced run."""
     if not isinstance(run, Trajectory) or not isinstance(run.system, Reduced) or np.ndim(run.q) != 2:
         raise ValueError("reconstruct needs one run of a reduced system, as simulate returns it")
     if run.system.label != asked.label:
@@ -234,7 +243,7 @@ def reconstruct(asked: Any, run: Trajectory, g0: Any) -> Trajectory:
     elif method.variable_step:
         if run.save_every != 1:
             raise ValueError(
-                "reconstruct: steps that differ in size can be made again only where save_every=1"
+                "reconstruct: a run whose steps differ in size must save every step; run it with save_every=1"
             )
         steps, momenta = (run.step_data[name][1:] for name in ("h", "p_plus"))
         moves = over_rows(_moved)(core, t[:-1], steps, r[:-1], r[1:], momenta)
@@ -257,9 +266,9 @@ def _lifted(core: Any, run: Trajectory, g: np.ndarray) -> Trajectory:
 
 
 def _check_invariance(core: Any, t: np.ndarray, sections: np.ndarray, g: np.ndarray) -> None:
-    """Refuses a run that went where the group is no symmetry: samples around the start did not show that.
+    """Raises ValueError if a run went where the group is not a symmetry, which samples around the start cannot show.
 
-    The places of the last samples are taken by rows of the run, so that nothing is compiled anew.
+    Rows of the run replace the last samples, so that nothing is compiled again.
     """
     given = samples(core.full, core.symmetry)
     good = np.flatnonzero(np.all(np.isfinite(sections), axis=1) & np.all(np.isfinite(g), axis=1))

@@ -1,4 +1,4 @@
-"""Reduced systems: systems like any other, that know what they were reduced from and how to go back."""
+"""Reduced systems, which are systems like any other and know how to return to the full system."""
 
 import dataclasses
 from functools import cache
@@ -20,7 +20,7 @@ from dalembert.simulation import Trajectory
 
 
 class Note:
-    """Words beside the numbers: two notes are always equal, so that other words compile nothing anew."""
+    """A text kept beside the numbers. All notes are equal, so that a different text causes no recompilation."""
 
     def __init__(self, text: str = ""):
         self.text = text
@@ -36,18 +36,18 @@ class Note:
 
 
 class _Discrete(Reduced):
-    """Its discrete mechanics, and the way to the full system and back."""
+    """The discrete mechanics of a reduced system, and the way to the full system and back."""
 
     note: Note
 
     @property
     def words(self) -> str:
-        """What was reduced, and how."""
+        """A description of what was reduced, and how."""
         return self.note.text
 
     @property
     def method(self) -> VariationalDLA | EDLA:
-        """The reduced method: the full one with the reduced discrete Lagrangian and its forces."""
+        """The reduced method: the full method with the reduced discrete Lagrangian and its forces."""
         rule = self.discrete
         return dataclasses.replace(
             self.rule,
@@ -56,26 +56,32 @@ class _Discrete(Reduced):
         )
 
     def project(self, q: Any, v: Any = None, t: Any = 0.0) -> Any:
-        """Shape and reduced velocity of full states at time t, one or rows of them; of a full run the reduced run."""
+        """The shape and reduced velocity of a full state (q, v), or of rows of states, at time t.
+
+        Given a full run as q, it is the reduced run.
+        """
         return project(self, q, v, t)
 
     def reconstruct(self, run: Trajectory, g0: Any = None) -> Trajectory:
-        """The full run of a reduced one, from the group element g0; the identity where none is given.
+        """The full run of a reduced run, from the group element g0, by default the identity.
 
-        Where not every step was saved, those between two rows are made again from the first of the two.
+        If not every step was saved, the steps between two rows are replayed from the first of the two.
         """
         return reconstruct(self, run, g0)
 
     def displacement(self, r0: Any, r1: Any, h: Any, t: Any = 0.0) -> Array:
-        """F(r0, r1), the group element by which a step between two shapes moves."""
+        """F(r0, r1), the group element of a step between two shapes."""
         return self._between(discrete.displacement, r0, r1, h, t)
 
     def lagrangian_hat(self, r0: Any, r1: Any, h: Any, t: Any = 0.0) -> Array:
-        """The reduced discrete Lagrangian, the full one of the step by F(r0, r1)."""
+        """The reduced discrete Lagrangian: the full one of the step with group element F(r0, r1)."""
         return self._between(discrete.reduced_value, r0, r1, h, t)
 
     def beta0(self, r0: Any, r1: Any, h: Any, t: Any = 0.0) -> Array:
-        """The discrete force at the beginning of a step: D1 L + D2 L + beta0 + beta1 = 0, or the constraint's."""
+        """The discrete force at the beginning of a step.
+
+        The reduced equations are D1 L + D2 L + beta0 + beta1 = 0, or the reaction of the constraints that are left.
+        """
         return self._between(discrete.forces, r0, r1, h, t)[0]
 
     def beta1(self, r0: Any, r1: Any, h: Any, t: Any = 0.0) -> Array:
@@ -83,14 +89,14 @@ class _Discrete(Reduced):
         return self._between(discrete.forces, r0, r1, h, t)[1]
 
     def time_forces(self, r0: Any, r1: Any, h: Any, t: Any = 0.0) -> tuple[Array, Array]:
-        """The forces on time at both ends, F^-_t and F^+_t; minus what stands beside beta0 and beta1."""
+        """The forces on time at both ends, F^-_t and F^+_t, with the opposite sign to that of beta0 and beta1."""
         return self._between(discrete.time_forces, r0, r1, h, t)
 
     def connection(self, q0: Any, q1: Any, h: Any, t: Any = 0.0) -> Array:
-        """A_d(q0, q1) = g1 F(r0, r1)^-1 g0^-1, the discrete affine connection: e where the step is horizontal.
+        """A_d(q0, q1) = g1 F(r0, r1)^-1 g0^-1, the discrete affine connection, which is e if the step is horizontal.
 
-        Horizontal are the steps of the discrete constraint, or at a level those with its momentum. Where nothing is
-        eliminated F = e, the connection of the coordinates.
+        A step is horizontal if it satisfies the discrete constraint or, at a level, has the momentum of the level. In
+        an abelian reduction nothing is eliminated, and F = e gives the connection of the coordinates.
         """
         q0, q1 = (jnp.asarray(x, float) for x in (q0, q1))
         group, (r0, g0), (r1, g1) = self.symmetry.group, self._parts(q0), self._parts(q1)
@@ -100,7 +106,7 @@ class _Discrete(Reduced):
     def alpha(self, q0: Any, q1: Any, h: Any, t: Any = 0.0) -> tuple[Array, Array, Array]:
         """The isomorphism (Q x Q)/G -> Q/G x Q/G x G: both shapes, and A_d of the pair moved to g0 = e.
 
-        Of pairs that the group moves into each other it says the same; for abelian groups the last is A_d itself.
+        Pairs that the group moves into each other have the same image. For abelian groups the last part is A_d itself.
         """
         q0, q1 = (jnp.asarray(x, float) for x in (q0, q1))
         (r0, g0), (r1, _) = self._parts(q0), self._parts(q1)
@@ -116,9 +122,9 @@ class _Discrete(Reduced):
         return self.symmetry.section(self.full, r0), self.symmetry.join(self.full, r1, group.multiply(g, f))
 
     def phase(self, path: Any, h: Any = 1.0) -> Array:
-        """The group element by which the path of shapes (K, k) moves: of a closed path the geometric phase.
+        """The group element by which a path of shapes (K, k) moves, which is the geometric phase of a closed path.
 
-        Each pair of rows is a step that satisfies the discrete constraint; h matters where the step's time does.
+        Each pair of rows is a step that satisfies the discrete constraint. h matters only if the time of a step does.
         """
         path = np.asarray(path, float)
         if path.ndim != 2 or path.shape[1] != self.dimension or len(path) < 2:  # pyright: ignore
@@ -152,7 +158,7 @@ class _Discrete(Reduced):
 
 @cache
 def _over(function: Any) -> Any:
-    """The function of a step, compiled."""
+    """The compiled function of a step."""
     return jit_fast_compile(lambda core, r0, r1, h, t: function(core.at(t), r0, r1, h))
 
 
@@ -169,10 +175,10 @@ def _phase(core: Any, path: Array, h: Array) -> Array:
 
 
 class ReducedSystem(_Discrete, System):
-    """A system without the group: its coordinates are the shape, its forces hold what the constraints do.
+    """A system without the group: its coordinates are the shape, and its forces include the effect of the constraints.
 
-    `da.reduce` makes it. `da.simulate(reduced, reduced.method, r0, v0, ...)` runs the reduced method, Reference() the
-    reduced equations of motion.
+    `da.reduce` makes it. `da.simulate(reduced, reduced.method, r0, v0, ...)` runs the reduced method. `Reference()`
+    solves the reduced equations of motion.
     """
 
     full: System
@@ -200,7 +206,7 @@ class ReducedSystem(_Discrete, System):
 
 
 class ReducedRheonomicSystem(_Discrete, RheonomicSystem):
-    """A system without the group that depends on time; see ReducedSystem."""
+    """A reduced system that depends on time; see ReducedSystem."""
 
     full: System
     symmetry: Symmetry

@@ -1,4 +1,4 @@
-"""reduce(): from a system, a method and a symmetry to the reduced system and its method."""
+"""The function `reduce`: makes the reduced system and its method from a system, a method and a symmetry."""
 
 import dataclasses
 from typing import Any
@@ -17,14 +17,14 @@ from dalembert.reduction.measured import NEAR, Sample, place, samples
 from dalembert.reduction.reduced import Note, ReducedRheonomicSystem, ReducedSystem
 
 KINDS = ("chaplygin", "horizontal", "abelian")
-# Relative change of a slope that counts as none: rounding of derivatives is below it, bends are far above.
+# A relative change of a slope below this counts as none: rounding of derivatives is below it, curvature far above.
 _STRAIGHT = 1e-10
-# A slope below this part of the usual one is rounding of zero.
+# A slope below this fraction of the usual one is a rounded zero.
 _SINGULAR = 1e-9
-# Samples of velocities reach 10 and of the algebra 100: with this time steps are of up to one, and group elements of
-# up to ten units, whatever h is.
+# Samples of velocities reach 10 and of the algebra 100. With this time, steps are up to one unit and group elements
+# up to ten units long, whatever h is.
 _STEP = 0.1
-# Newton's method doubles the digits each time, after it has come near.
+# Once Newton's method is near a root, each iteration doubles the number of correct digits.
 _ITERATIONS = 30
 
 
@@ -38,20 +38,21 @@ def reduce(
     h: float | None = None,
     at: Vector | None = None,
 ) -> ReducedSystem | ReducedRheonomicSystem:
-    """The system without the group, exactly as the method moves it.
+    """The system without the group, which moves exactly as `method` moves the full system.
 
-    `method` is VariationalDLA or EDLA. Of a Chaplygin system ("chaplygin") shapes are left, and forces; of a
-    horizontal symmetry ("horizontal") everything else, at the `level` of its momentum (`symmetry.momentum(system, q0,
-    v0)`). `kind` is found by `classify` where it is not given; kind="abelian" takes any abelian symmetry and
-    eliminates no velocities. What is not invariant, or does not fit, is refused with the reason. Invariance is
-    measured with steps of size h around the start states, or around the configurations `at`.
+    `method` is VariationalDLA or EDLA. The reduction of a Chaplygin system ("chaplygin") leaves the shapes, and adds
+    forces. The reduction by a horizontal symmetry ("horizontal") leaves everything but the group, at the `level` of
+    its momentum (`symmetry.momentum(system, q0, v0)`). By default `classify` finds the kind; kind="abelian" takes any
+    abelian symmetry and eliminates no velocities. Raises ValueError with the reason if something is not invariant or
+    the kind does not apply. Invariance is measured with steps of size h around the start states, or around the
+    configurations `at`.
     """
     check_system(system)
     if kind is not None and kind not in KINDS:
         raise ValueError(f"reduce has no kind {kind!r}; choose one of: {', '.join(KINDS)}")
     if not isinstance(method, VariationalDLA | EDLA):
         raise ValueError(
-            "reduce is defined for methods of a discrete Lagrangian and a discrete constraint, VariationalDLA() and "
+            "reduce is defined for methods with a discrete Lagrangian and a discrete constraint, VariationalDLA() and "
             f"EDLA(); got {getattr(method, 'cli_name', method)!r}"
         )
     method.check(system)
@@ -82,7 +83,7 @@ def reduce(
     if not (near.any() and np.all(smallest[:NEAR][near] > _SINGULAR * usual)):
         if kind == "horizontal":
             raise ValueError(
-                f"{found.reason}. But the transversality condition fails: there is not one element of "
+                f"{found.reason}. But the transversality condition fails: there is not exactly one element of "
                 f"{symmetry.group.name} that gives a step the momentum of the level, because the second derivative "
                 "of the discrete Lagrangian along the group is singular"
             )
@@ -99,10 +100,10 @@ def reduce(
 
 
 def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) -> None:
-    """Refuses a discrete constraint with which a step of the shape has no group element, or several.
+    """Raises ValueError if some step of the shape has no group element, or several, under the discrete constraint.
 
-    The discrete connection A_d is e on D_d only where there is exactly one. Where the constraint is linear in the
-    group's part, there is.
+    The discrete connection A_d is e on D_d only if there is exactly one, as there is if the constraint is linear in
+    the group's part.
     """
     system, group = reduced.full, reduced.symmetry.group
     defined, roots, good = (np.asarray(x) for x in _roots(as_arrays(reduced), given, h))
@@ -121,12 +122,12 @@ def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) 
     turns = np.zeros(group.dimension, bool)
     if (
         Trait.COORDINATES in lower(system).traits
-    ):  # there the group's part of a step is made of the numbers of an element
+    ):  # then the group's part of a step consists of the numbers of an element
         turns[:] = [x in group.angles for x in group.coordinates]
     other = np.where(turns, np.remainder(other + np.pi, 2 * np.pi) - np.pi, other)
     steps = _STEP * np.max(np.abs(given.v), axis=1)
     off = np.max(np.abs(other), axis=1) / (np.max(np.abs(roots), axis=(1, 2)) + steps)
-    # Roots are known to rounding times the condition of the equation; another root is far from the first.
+    # Roots are accurate to rounding times the condition of the equation; another root is far from the first.
     several = np.where(good.all(axis=1) & np.isfinite(off), off, 0.0)
     i = int(np.argmax(several))
     if several[i] > 1e-6:
@@ -144,7 +145,7 @@ def _shape_velocity(reduced: Any, v: np.ndarray, h: Any) -> str:
 
 
 def _chosen(symmetry: Symmetry, found: Classification, kind: str | None) -> str:
-    """The kind of reduction, or why there is none."""
+    """The kind of reduction; raises ValueError with the reason if there is none."""
     whole = found.kind == "horizontal" and found.horizontal.shape[1] == symmetry.group.dimension
     fits = {"Chaplygin": "chaplygin", "horizontal": "horizontal" if whole else None}.get(found.kind)
     if fits is not None and kind in (None, fits):
@@ -159,7 +160,9 @@ def _chosen(symmetry: Symmetry, found: Classification, kind: str | None) -> str:
     if found.invariant and kind == "abelian":
         if symmetry.abelian:
             return kind
-        raise ValueError(f"kind='abelian' needs R^n, tori or products of them; {symmetry.group.name} is none")
+        raise ValueError(
+            f"kind='abelian' needs R^n, tori or products of them, but the group is {symmetry.group.name}"
+        )
     advice = ""
     if kind == "horizontal" and found.kind in ("horizontal", "both"):
         advice = ". Reduce by that part alone: give a Symmetry that acts on it"
@@ -193,23 +196,26 @@ def _level(symmetry: Symmetry, level: Any) -> np.ndarray:
 
 
 def _words(system: System, symmetry: Symmetry, found: Classification, kind: str, level: Any) -> str:
-    """What was done."""
+    """A description of what was done."""
     left = [x for x in system.coordinates if x not in symmetry.on]
     shapes = f"({', '.join(left)})"
     done = {
-        "chaplygin": f"Left are the shapes {shapes} without constraints, moved by the reduced discrete Lagrangian "
+        "chaplygin": f"The shapes {shapes} are left, without constraints, moved by the reduced discrete Lagrangian "
         "and the forces beta0, beta1; the group follows by g1 = g0 F(r0, r1)",
-        "horizontal": f"Left are {shapes} with their constraints, at the level of the momentum; the group follows by "
-        "the step that has this momentum",
-        "abelian": f"Left are {shapes} and the velocities of ({', '.join(symmetry.on)}); nothing is eliminated, and "
-        "the group follows by adding its steps",
+        "horizontal": f"The coordinates {shapes} are left, with their constraints, at the level of the momentum; the "
+        "group follows by the step that has this momentum",
+        "abelian": f"The coordinates {shapes} are left, and the velocities of ({', '.join(symmetry.on)}); nothing is "
+        "eliminated, and the group follows by adding its steps",
     }
     at_level = "" if kind != "horizontal" else f" mu = {np.atleast_1d(np.asarray(level, float)).tolist()}."
     return f"{found.reason}. {done[kind]}.{at_level}"
 
 
 def _equation(core: Any, s: Sample, h: Any) -> tuple[Any, Any]:
-    """What must vanish for the group's part of a step, and what it is made of; steps are as long for every h."""
+    """The residual of the equation for the group's part of a step, and its ingredients.
+
+    Steps have the same length for every h.
+    """
     symmetry, full = core.symmetry, lower(core.full).at(s.t)
     r, split = symmetry.shape(full, s.q), symmetry.split(full)
     u = (_STEP / h) * s.v[np.array(split.shape_velocity, int)]
@@ -223,8 +229,10 @@ def _equation(core: Any, s: Sample, h: Any) -> tuple[Any, Any]:
 
 @jit_fast_compile
 def _slopes(core: Any, given: Any, h: Any) -> Any:
-    """How the equation for the group's part of a step depends on it: how much its slope changes, relative, and the
-    smallest and largest singular value of the slope."""
+    """The slope of the equation for the group's part of a step.
+
+    Returns the relative change of the slope, and its smallest and largest singular value.
+    """
 
     def one(s):
         missing, (*_, w) = _equation(core, s, h)
@@ -237,8 +245,10 @@ def _slopes(core: Any, given: Any, h: Any) -> Any:
 
 @jit_fast_compile
 def _roots(core: Any, given: Any, h: Any) -> Any:
-    """Whether the equation for the group's part of a step is defined; what is found from the usual beginning and from
-    another one; and whether that solves the equation."""
+    """The roots of the equation for the group's part of a step, from the usual guess and from another one.
+
+    Returns whether the equation is defined, the two roots, and whether each solves the equation.
+    """
 
     def one(s):
         missing, (symmetry, full, r, u, other) = _equation(core, s, h)
@@ -246,12 +256,12 @@ def _roots(core: Any, given: Any, h: Any) -> Any:
 
         size = jnp.max(jnp.abs(u)) + jnp.max(jnp.abs(guess)) + jnp.max(jnp.abs(other))
 
-        # Plain iterations: a compiled search that knows when to stop takes four times as long to compile.
+        # A fixed number of iterations: a search with a stopping rule takes four times as long to compile.
         def nearer(i, carry):
             w, _, defined = carry
             slope, value = jax.jacfwd(lambda w: (missing(w),) * 2, has_aux=True)(w)
             change = solve(slope, value)
-            # Only at the beginning: iterations that run away may leave where the equation is defined.
+            # Only at the first iteration: later ones may diverge out of the domain of the equation.
             defined = defined & ((i > 0) | jnp.all(jnp.isfinite(value)))
             return w - change, jnp.max(jnp.abs(change)), defined
 

@@ -1,4 +1,4 @@
-"""Sweeps over methods, steps, parameters and starts: from a laptop to a cluster, nothing lost."""
+"""Sweeps over methods, steps, parameters and starts, on a laptop or a cluster, without losing finished work."""
 
 from dalembert.sweeps.errors import SweepError
 from dalembert.sweeps.sweeping import Standing, open_sweep, standing, summary, sweep

@@ -1,5 +1,5 @@
-"""What a sweep that ends early raises."""
+"""The exception of a sweep that ends early."""
 
 
 class SweepError(Exception):
-    """A sweep that could not be finished; what was computed is in the store, and a rerun goes on from there."""
+    """A sweep could not be finished. The finished blocks are in the store, and a rerun continues from there."""

@@ -1,4 +1,4 @@
-"""How a sweep is cut into blocks: boxes of the grid, one chunk of every array each."""
+"""How a sweep is divided into blocks: boxes of the grid, each of which is one chunk of every array."""
 
 import math
 import os
@@ -12,37 +12,37 @@ import numpy as np
 from dalembert.sweeps.spec import STEP, Spec, memory, words
 
 WORK = 20_000_000
-"""Steps of members in a block on a CPU: about a second, so that little is lost with a worker."""
+"""The steps of all members of a block on a CPU: about a second of work, so that losing a worker costs little."""
 BYTES = 2**26
-"""Rows of a block in memory."""
+"""The memory for the rows of a block."""
 GPU = 64
-"""A GPU takes so many times more of both."""
+"""The factor by which a GPU takes more of both."""
 LARGEST = 65_536
 
 
 class Layout(NamedTuple):
-    """The shape of the grid and that of a block."""
+    """The shape of the grid and the shape of a block."""
 
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Blocks along each dimension."""
+        """The number of blocks along each dimension."""
         return tuple(-(-n // c) for n, c in zip(self.shape, self.chunks, strict=True))
 
     @property
     def blocks(self) -> int:
-        """How many there are."""
+        """The number of blocks."""
         return math.prod(self.counts)
 
     @property
     def members(self) -> int:
-        """Trajectories in a whole block."""
+        """The number of trajectories in a whole block."""
         return math.prod(self.chunks)
 
     def region(self, block: int) -> tuple[slice, ...]:
-        """Where a block is in the grid."""
+        """The region of the grid that a block covers."""
         place = np.unravel_index(block, self.counts)
         return tuple(
             slice(int(i) * c, min((int(i) + 1) * c, n))
@@ -50,12 +50,12 @@ class Layout(NamedTuple):
         )
 
     def size(self, block: int) -> int:
-        """Trajectories in this block."""
+        """The number of trajectories in this block, which may be smaller at the edge of the grid."""
         return math.prod(part.stop - part.start for part in self.region(block))
 
 
 def layout_of(spec: Spec, alone: Sequence[str], row_bytes: int, gpu: bool) -> Layout:
-    """Blocks of about equal work; `alone` are the dimensions along which each value has blocks of its own."""
+    """A layout with blocks of about equal work. Along the dimensions in `alone`, each value has its own blocks."""
     steps, every = spec.length(min(spec.sizes, default=1.0))
     factor = GPU if gpu else 1
     rows = steps // every + 2
@@ -71,7 +71,7 @@ def layout_of(spec: Spec, alone: Sequence[str], row_bytes: int, gpu: bool) -> La
 
 
 def columns_of(spec: Spec, region: tuple[slice, ...]) -> dict[str, np.ndarray]:
-    """The values of every swept quantity for each trajectory of a region, the last dimension running fastest."""
+    """The values of every swept quantity for each trajectory of a region; the last dimension varies fastest."""
     shape = tuple(part.stop - part.start for part in region)
     columns = {}
     for i, (axis, part) in enumerate(zip(spec.axes, region, strict=True)):
@@ -83,13 +83,13 @@ def columns_of(spec: Spec, region: tuple[slice, ...]) -> dict[str, np.ndarray]:
 
 
 ALWAYS = 9
-"""Bytes of each trajectory that every store has: its status and its steps."""
+"""The bytes that every store needs per trajectory: its status and its steps."""
 ROW = 8 * (3 + 8)
-"""Bytes of a row of a system with one coordinate."""
+"""The bytes of a row of a system with one coordinate."""
 
 
 def check_spec(spec: Spec, path: Path) -> None:
-    """Refuses a spec whose result or rows have no room, whatever they turn out to be."""
+    """Raises ValueError if the smallest possible result or rows of a spec would not fit on disk or in memory."""
     count = math.prod(spec.shape)
     drawn = sum(8 * axis.size * len(axis.draws) for axis in spec.axes)
     _disk(path, count * ALWAYS + drawn, f"{count:,} trajectories")
@@ -104,8 +104,11 @@ def check_spec(spec: Spec, path: Path) -> None:
 def check_store(
     spec: Spec, path: Path, variables: dict[str, dict[str, Any]], layout: Layout, row: int
 ) -> None:
-    """Refuses a store for which there is no room: now it is known what is kept of each trajectory, and in which
-    blocks. Crossings of a section are left out, as most of them may be NaN, which take next to nothing."""
+    """Raises ValueError if there is no room for the store.
+
+    By now the numbers kept per trajectory and the blocks are known. Crossings of a section are not counted: most may
+    be NaN, which compress to almost nothing.
+    """
     count = math.prod(spec.shape)
     sizes = {name: int(each["dtype"][2:]) * math.prod(each["sizes"]) for name, each in variables.items()}
     kept = sum(size for name, size in sizes.items() if "crossing" not in variables[name]["dims"])
@@ -142,7 +145,7 @@ def _memory(need: int, what: str) -> None:
 
 
 def _files(path: Path) -> int | None:
-    """How many more files the file system takes; None where it does not tell."""
+    """The number of further files that the file system can hold; None if it does not say."""
     if not hasattr(os, "statvfs"):  # Windows
         return None
     told = os.statvfs(_there(path))
@@ -150,6 +153,6 @@ def _files(path: Path) -> int | None:
 
 
 def _there(path: Path) -> Path:
-    """The nearest folder that there is."""
+    """The nearest folder above `path` that exists, or `path` itself."""
     path = path.absolute()
     return next(each for each in (path, *path.parents) if each.is_dir())

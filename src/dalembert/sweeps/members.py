@@ -1,4 +1,4 @@
-"""From the swept values of a block to what `ensemble` takes."""
+"""Turns the swept values of a block into the arguments of `ensemble`."""
 
 import functools
 import inspect
@@ -18,7 +18,7 @@ class Members(NamedTuple):
     """The trajectories of a block."""
 
     system: System
-    """With a batch axis on the parameters that vary."""
+    """The system, with a batch axis on the parameters that vary."""
     vary: list[str]
     method: Method
     q0: np.ndarray
@@ -29,7 +29,7 @@ class Members(NamedTuple):
 
 
 def parameters_of(spec: Spec, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Which of the values are parameters of the system."""
+    """The values that are parameters of the system."""
     return {
         key: x
         for key, x in columns.items()
@@ -38,7 +38,7 @@ def parameters_of(spec: Spec, columns: dict[str, np.ndarray]) -> dict[str, np.nd
 
 
 def made(spec: Spec, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The values with those of the user's `members` function in place of what it took."""
+    """The values, where the results of the user's `members` function replace its arguments."""
     if spec["members"] is None:
         return columns
     function = spec.thing(spec["members"])
@@ -59,14 +59,14 @@ def made(spec: Spec, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _giveable(spec: Spec) -> list[str]:
-    """What a `members` function may give, beside single coordinates and velocities."""
+    """The names that a `members` function may return, besides single coordinates and velocities."""
     base = spec.thing(spec["system"])
     own = leaf_names(base) if isinstance(base, System) else list(inspect.signature(base).parameters)
     return [STEP, "q0", "v0", *own]
 
 
 def members_of(spec: Spec, columns: dict[str, np.ndarray]) -> Members:
-    """Systems, method, starts and steps of the trajectories with these values."""
+    """The systems, method, starts and steps of the trajectories with these values."""
     swept, columns = columns, made(spec, columns)
     if spec["time"] is not None and STEP in columns and STEP not in swept:
         raise ValueError("time: the members function gives h, so the number of steps must be given by steps")
@@ -94,7 +94,7 @@ def _same(values: np.ndarray, what: str) -> Any:
 
 
 def systems_of(spec: Spec, given: dict[str, np.ndarray]) -> tuple[System, list[str], Callable]:
-    """One system whose parameters have a batch axis where they vary, the names of those, and the starts by name."""
+    """One system with a batch axis on the parameters that vary, their names, and a function for the named starts."""
     base = spec.thing(spec["system"])
     if isinstance(base, System):
         system, vary = _replaced(as_arrays(base), given)
@@ -121,7 +121,7 @@ def _starts(spec: Spec, same: tuple, numbers: dict[str, np.ndarray], name: str |
 
 @functools.lru_cache(maxsize=256)
 def _over_members(spec: Spec, texts: tuple, keys: tuple[str, ...], start: str | None) -> Callable:
-    """From the parameters of all members to the leaves of their systems, or to their starts of this name."""
+    """A function from the parameters of all members to the leaves of their systems, or to their starts of this name."""
 
     def one(values):
         system = as_arrays(spec.made(**dict(texts), **values))
@@ -132,7 +132,7 @@ def _over_members(spec: Spec, texts: tuple, keys: tuple[str, ...], start: str | 
     def call(numbers: dict[str, np.ndarray]) -> list[np.ndarray]:
         try:
             return [np.asarray(x) for x in traced(numbers)]
-        except TypeError:  # the class looks at its numbers: one by one, then
+        except TypeError:  # the class inspects its numbers, so make the systems one by one
             rows = zip(*numbers.values(), strict=True)
             several = [one(dict(zip(keys, map(float, row), strict=True))) for row in rows]
             if len({tuple(np.shape(x) for x in each) for each in several}) > 1:
@@ -143,7 +143,7 @@ def _over_members(spec: Spec, texts: tuple, keys: tuple[str, ...], start: str | 
 
 
 def _replaced(system: System, given: dict[str, np.ndarray]) -> tuple[System, list[str]]:
-    """A system given as a value, some of its parameters replaced."""
+    """A system given as a value, with some of its parameters replaced."""
     names = leaf_names(system)
     for key in given:
         if key not in names:
@@ -197,6 +197,6 @@ def _nearest(tree: Any, axes: tuple[int | None, ...], t0: float) -> Callable:
 
 
 def _projected(system: System, vary: list[str], q0: np.ndarray, v0: np.ndarray, t0: float) -> np.ndarray:
-    """The nearest velocities that the constraint allows."""
+    """The allowed velocities nearest to v0."""
     axes = tuple(0 if path in vary else None for path in leaf_paths(system))
     return np.asarray(_nearest(jax.tree.structure(system), axes, t0)(system, q0, v0))

@@ -1,4 +1,4 @@
-"""Which quantities a system lets one sweep, and their units."""
+"""The quantities of a system that can be swept, and their units."""
 
 import inspect
 from collections.abc import Callable
@@ -24,12 +24,12 @@ TAKEN = (
     "status",
     "steps_done",
 )
-"""Names of dimensions and of bookkeeping."""
+"""The names of dimensions and of bookkeeping."""
 
 
 class Quantities:
-    """The names that a spec may sweep: method, h, start, parameters, q0.NAME, v0.NAME, and those that the user's own
-    `members` function takes."""
+    """The names that a spec may sweep: method, h, start, parameters, q0.NAME, v0.NAME, and the arguments of the user's
+    own `members` function."""
 
     def __init__(self, kind: Any, members: Callable | None, complaint: Complaint):
         self.kind, self.members, self.complaint = kind, members, complaint
@@ -41,23 +41,23 @@ class Quantities:
 
     @cached_property
     def leaves(self) -> dict[str, Any]:
-        """The parameters of a system that is a value."""
+        """The parameters of a system that was given as a value."""
         return dict(zip(leaf_names(self.kind), jax.tree.leaves(self.kind), strict=True))
 
     @cached_property
     def taken(self) -> tuple[str, ...]:
-        """What the user's own function takes."""
+        """The arguments of the user's own function."""
         return tuple(inspect.signature(self.members).parameters) if self.members else ()
 
     def names(self, of: str) -> tuple[str, ...] | None:
-        """Coordinates or components of the velocity; None where only an instance can tell."""
+        """The names of coordinates or velocity components; None if only an instance knows them."""
         names = getattr(self.kind, "coordinates" if of == "q0" else "velocity_names", None)
-        if of == "v0" and isinstance(names, property):  # the coordinates', unless a subclass says otherwise
+        if of == "v0" and isinstance(names, property):  # the coordinates', unless a subclass changes them
             names = self.kind.coordinates if names is System.velocity_names else None
         return names if isinstance(names, tuple) and names else None
 
     def check(self, where: str, key: str) -> None:
-        """Refuses the name of a quantity that there is not."""
+        """Raises the complaint if no quantity has this name."""
         self.places[key] = where
         of, dot, name = key.partition(".")
         if dot and of in ("q0", "v0"):
@@ -74,13 +74,13 @@ class Quantities:
             raise self.complaint(where, str(wrong(f"parameter of {self._label()}", key, choices)))
 
     def all_taken(self, swept: list[str]) -> None:
-        """Refuses a `members` function that takes what is not swept."""
+        """Raises the complaint if a `members` function takes an argument that is not swept."""
         for name in self.taken:
             if name not in swept:
                 raise self.complaint("members", f"the function takes {name!r}, which is not swept")
 
     def unit(self, key: str) -> str:
-        """The unit that a quantity is known to have; empty where none is."""
+        """The known unit of a quantity; empty if it is not known."""
         units, names = getattr(self.kind, "units", ()), self.names("q0") or ()
         of, _, name = key.partition(".")
         if not isinstance(units, tuple) or not units or len(units) != len(names):

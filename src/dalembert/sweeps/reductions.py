@@ -1,4 +1,4 @@
-"""What is kept of a trajectory: each reduction takes a block of them and gives a few numbers a member."""
+"""The reductions: each takes a block of trajectories and returns the few numbers per member that are kept."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -16,20 +16,48 @@ from dalembert.sweeps.spec import named
 DIRECTIONS = {"up": 1, "down": -1, "both": 0}
 
 
+def section_of(complaint: Complaint, given: Any, known: Any) -> dict[str, Any] | None:
+    """The checked section of a spec, with the entries coordinate, at, direction and count."""
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise complaint("section", f'takes a table such as {{coordinate = "xi", count = 50}}, got {given!r}')
+    found = {"at": 0.0, "direction": "up", "count": 100, **given}
+    for key in found:
+        if key not in ENTRIES:
+            raise complaint(f"section.{key}", str(wrong("entry of a section", key, ENTRIES)))
+    names = known.names("q0")
+    name = found.get("coordinate")
+    if name is None:
+        raise complaint("section.coordinate", "is missing: which coordinate crosses the section?")
+    if not isinstance(name, str) or (names is not None and name not in names):
+        raise complaint("section.coordinate", str(wrong("coordinate", str(name), names or ())))
+    if not is_number(found["at"]):
+        raise complaint("section.at", f"must be one finite number, got {found['at']!r}")
+    if not isinstance(found["direction"], str) or found["direction"] not in DIRECTIONS:
+        raise complaint(
+            "section.direction", f"must be one of {', '.join(DIRECTIONS)}, got {found['direction']!r}"
+        )
+    if not is_whole(found["count"]) or found["count"] < 1:
+        raise complaint("section.count", f"must be a whole number of at least 1, got {found['count']!r}")
+    return {**found, "at": float(found["at"]), "count": int(found["count"])}
+
+
 def crossings(
     sol: Trajectory, coordinate: str, at: float, direction: str, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Times (N, count), configurations and velocities (N, count, n) at the first crossings of each member, NaN where
-    there are fewer, and how many there are.
+    """The first `count` crossings of each member, and the number of all its crossings.
 
-    Between two rows every coordinate is the cubic with their values and derivatives; an angle crosses at every turn.
-    A row on the section is a crossing for the rows before it, none for those after: a start there does not count.
+    Times are (N, count), configurations and velocities (N, count, n); entries are NaN where there are fewer crossings.
+    Between two rows, every coordinate is the cubic with the values and derivatives of the rows. An angle crosses at
+    every turn. A row on the section counts as a crossing from the row before it, but not to the row after it, so a
+    start on the section does not count.
     """
     system = sol.system
     if system is None or Trait.GROUP in lower(system).traits or coordinate not in system.coordinates:
         raise ValueError(f"a section needs a coordinate of the system, got {coordinate!r}")
     if system.velocity_names != system.coordinates:
-        raise ValueError(f"a section needs velocities of coordinates, which {system.label} has not")
+        raise ValueError(f"a section needs one velocity per coordinate, which {system.label} does not have")
     i = system.coordinates.index(coordinate)
     ahead = sol.q[..., i] - at
     if coordinate in system.angles:
@@ -42,7 +70,7 @@ def crossings(
         aim = np.full(up.shape, at)
     sign = DIRECTIONS[direction]
     found = (up & (sign >= 0)) | (down & (sign <= 0))
-    # Rows after a failure repeat the last good state: they cross nothing.
+    # Rows after a failure repeat the last good state, so they cross nothing.
     number = np.cumsum(found, axis=1) - 1
     member, row = np.nonzero(found & (number < count))
     place = number[member, row]
@@ -59,14 +87,14 @@ def crossings(
 
 
 def _cubic(a: Any, b: Any, da: Any, db: Any, step: Any, s: Any) -> tuple[Any, Any]:
-    """The cubic with values a, b and derivatives da, db at the ends of a step, and its derivative, at the part s."""
+    """The cubic with values a, b and derivatives da, db at the ends of a step, and its derivative, at fraction s."""
     c = 3 * (b - a) - step * (2 * da + db)
     d = 2 * (a - b) + step * (da + db)
     return a + s * (step * da + s * (c + s * d)), da + (2 * s * c + 3 * s * s * d) / step
 
 
 def _where(a: Any, b: Any, da: Any, db: Any, step: Any, aim: Any) -> Any:
-    """The part of the step at which the cubic meets the aim, by bisection: it is between the ends."""
+    """The fraction of the step at which the cubic reaches the aim, which lies between the ends, by bisection."""
     low, high = np.zeros_like(step), np.ones_like(step)
     rises = b >= a
     for _ in range(60):
@@ -77,27 +105,27 @@ def _where(a: Any, b: Any, da: Any, db: Any, step: Any, aim: Any) -> Any:
 
 
 WORDS = (*(str(each) for each in VERDICTS), "ended early")
-"""The verdicts in a store, by number; the last is that of a run that failed."""
+"""The verdicts in a store, by number; the last one is for a run that failed."""
 
 
 class Kept(NamedTuple):
-    """One variable of the result: (N, ...) values, the names of the further dimensions, and what is said of it."""
+    """One variable of the result: (N, ...) values, the names of the further dimensions, and its attributes."""
 
     values: Numbers
     dims: tuple[str, ...] = ()
     attrs: dict[str, Any] = {}  # noqa: RUF012
     labels: dict[str, list[str]] = {}  # noqa: RUF012
-    """Names along the further dimensions."""
+    """The labels along the further dimensions."""
 
 
 def flags(words: tuple[str, ...], about: str) -> dict[str, Any]:
-    """The attributes of a variable whose numbers stand for words, by the CF conventions."""
+    """The attributes of a variable whose numbers stand for words, according to the CF conventions."""
     meanings = " ".join(word.replace(" ", "_") for word in words)
     return {"long_name": about, "flag_values": list(range(len(words))), "flag_meanings": meanings}
 
 
 def status(sol: Trajectory) -> dict[str, Kept]:
-    """How each run ended and how many steps succeeded; always there."""
+    """How each run ended and how many steps succeeded. Every store has these variables."""
     words = tuple(each.name.lower() for each in Status)
     return {
         "status": Kept(sol.code.astype(np.int8), attrs=flags(words, "how the run ended")),
@@ -106,7 +134,7 @@ def status(sol: Trajectory) -> dict[str, Kept]:
 
 
 def final(sol: Trajectory, spec: Any) -> dict[str, Kept]:
-    """The last good state, and its time."""
+    """The last good state of each member, and its time."""
     system = sol.system
     assert system is not None
     names, moving = list(system.coordinates), list(system.velocity_names)
@@ -125,19 +153,19 @@ def _potential(system: System, q: Any, v: Any) -> Any:
 
 
 def energy(sol: Trajectory, spec: Any) -> dict[str, Kept]:
-    """Largest error, drift and verdict of the energy at the allowed velocity."""
+    """The largest error, the drift and the verdict of the energy at the allowed velocity."""
     return _energy(sol, spec, False)
 
 
 def own_energy(sol: Trajectory, spec: Any) -> dict[str, Kept]:
-    """The same at the method's own velocity, for methods that live on TQ."""
+    """The largest error, the drift and the verdict of the energy at the own velocity of a method on TQ."""
     return _energy(sol, spec, True)
 
 
 def _energy(sol: Trajectory, spec: Any, full: bool) -> dict[str, Kept]:
     values = np.asarray(sol.energy(full=full))
     potential = np.asarray(sol._measured("potential", _potential, sol.v))
-    with np.errstate(all="ignore"):  # of a run that explodes
+    with np.errstate(all="ignore"):  # from a run that explodes
         kinetic = values - potential
         scale = np.max(kinetic, axis=1) + np.max(np.abs(potential - potential[:, :1]), axis=1)
     name, words = ("own_energy", "the method's own energy") if full else ("energy", "the energy")
@@ -146,7 +174,7 @@ def _energy(sol: Trajectory, spec: Any, full: bool) -> dict[str, Kept]:
 
 
 def kept_of(sol: Trajectory, spec: Any, name: str, words: str, values: Any, scale: Any) -> dict[str, Kept]:
-    """Largest error, slope and verdict of a quantity (N, K) that the exact motion keeps."""
+    """The largest error, the slope and the verdict of a quantity (N, K) that the exact motion keeps."""
     times = np.asarray(sol.t)
     window = spec["window"] or (times[..., -1] - times[..., 0]) / 100
     found = judged_together(times, values, window, scale)
@@ -157,7 +185,7 @@ def kept_of(sol: Trajectory, spec: Any, name: str, words: str, values: Any, scal
         f"{name}_error": Kept(found["largest"], attrs={"long_name": f"largest error of {words}"}),
         f"{name}_slope": Kept(
             slopes["slope"],
-            attrs={"long_name": f"slope of the running mean of the error of {words}, a unit of time"},
+            attrs={"long_name": f"slope of the running mean of the error of {words}, per unit of time"},
         ),
         f"{name}_slope_error": Kept(slopes["error"], attrs={"long_name": "standard error of the slope"}),
         f"{name}_verdict": Kept(verdict, attrs=flags(WORDS, f"what became of {words}")),
@@ -166,12 +194,12 @@ def kept_of(sol: Trajectory, spec: Any, name: str, words: str, values: Any, scal
 
 @cache
 def _integral(name: str) -> Callable:
-    """The system's integral of this name, as a function of the system too."""
+    """The system's integral of this name, as a function that also takes the system."""
     return lambda system, q, v: system.integrals()[name](q, v)
 
 
 def integrals(sol: Trajectory, spec: Any) -> dict[str, Kept]:
-    """Largest error, drift and verdict of every integral that the system names."""
+    """The largest error, the drift and the verdict of every integral that the system names."""
     assert sol.system is not None
     names = list(sol.member(0).system.integrals())  # pyright: ignore[reportOptionalMemberAccess]
     if not names:
@@ -189,7 +217,7 @@ def integrals(sol: Trajectory, spec: Any) -> dict[str, Kept]:
 
 
 def constraint(sol: Trajectory, spec: Any) -> dict[str, Kept]:
-    """The largest residual of the constraint, at the allowed and at the method's own velocity."""
+    """The largest residual of the constraint, at the allowed velocity and at the method's own velocity."""
     from dalembert.simulation.trajectory import residual_at
 
     return {
@@ -204,9 +232,9 @@ def constraint(sol: Trajectory, spec: Any) -> dict[str, Kept]:
 
 
 def latitude(sol: Trajectory, spec: Any) -> dict[str, Kept]:
-    """The hidden integral of coupled systems: value at the start, largest error, drift and verdict.
+    """The hidden integral of coupled systems: its value at the start, largest error, drift and verdict.
 
-    It takes some hundredths of a second a trajectory, since each has a period map of its own.
+    This takes a few hundredths of a second per trajectory, since each has its own period map.
     """
     rows = [_latitude(sol.member(i), spec["window"]) for i in range(len(sol.q))]
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
@@ -214,7 +242,7 @@ def latitude(sol: Trajectory, spec: Any) -> dict[str, Kept]:
     said = {
         "latitude": "the latitude at the start",
         "latitude_error": "largest error of the latitude",
-        "latitude_slope": "slope of the running mean of the error of the latitude, a unit of time",
+        "latitude_slope": "slope of the running mean of the error of the latitude, per unit of time",
     }
     kept = {name: Kept(table[name], attrs={"long_name": text}) for name, text in said.items()}
     verdict = np.where(failed, len(VERDICTS), table["verdict"]).astype(np.int8)
@@ -225,7 +253,7 @@ def _latitude(run: Trajectory, window: float | None) -> dict[str, float]:
     assert run.system is not None
     found = Latitude.of(run.system, run.q[0], run.v[0], float(run.h))
     t, values = found.along(run)
-    # The passenger (kappa x, v) has this length: its latitude lies between plus and minus that.
+    # The passenger (kappa x, v) has this length, so its latitude lies between plus and minus the length.
     length = float(np.sqrt(2 * found.coupled.passenger_energy(run.q[0], run.v[0])))
     drift = judged(t, values, window or float(run.t[-1] - run.t[0]) / 100, length, found.start)
     return {
@@ -237,10 +265,10 @@ def _latitude(run: Trajectory, window: float | None) -> dict[str, float]:
 
 
 def section(sol: Trajectory, spec: Any) -> dict[str, Kept]:
-    """Poincare section: times and states where a coordinate crosses a value."""
+    """The Poincare section: the times and states at which a coordinate crosses a value."""
     assert sol.system is not None
     names = list(sol.system.coordinates)
-    t, q, v, count = crossings(sol, **spec["section"])  # refuses other velocities than those of coordinates
+    t, q, v, count = crossings(sol, **spec["section"])  # needs one velocity per coordinate
     said = "cubic interpolation between saved rows"
     return {
         "section_t": Kept(t, ("crossing",), {"long_name": "time of the crossing"}),
@@ -269,7 +297,7 @@ REDUCTIONS: dict[str, Callable[[Trajectory, Any], dict[str, Kept]]] = {
 
 
 def users(name: str, function: Callable, sol: Trajectory) -> dict[str, Kept]:
-    """What the user's own reduction gives: (N, ...) numbers, or a dictionary of them by name."""
+    """The result of the user's own reduction: (N, ...) numbers, or a dictionary of such arrays by name."""
     found = function(sol)
     table = found if isinstance(found, Mapping) else {name: found}
     kept = {}
@@ -290,7 +318,7 @@ def users(name: str, function: Callable, sol: Trajectory) -> dict[str, Kept]:
 
 
 def reduced(sol: Trajectory, spec: Any) -> dict[str, Kept]:
-    """Everything that the spec asks for."""
+    """All variables that the spec asks for, by name."""
     kept = status(sol)
     for entry in spec["reduce"]:
         alias, _, name = entry.rpartition("=")

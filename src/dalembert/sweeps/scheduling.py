@@ -1,4 +1,4 @@
-"""Blocks across workers: dask's scheduler, here or elsewhere, with a few blocks for every worker on their way."""
+"""Distributes blocks over the workers of a dask scheduler, on this machine or elsewhere."""
 
 import contextlib
 import importlib.util
@@ -15,15 +15,15 @@ from dalembert.sweeps.errors import SweepError
 from dalembert.sweeps.work import Done, Preview, compute, preview
 
 AHEAD = 4
-"""Blocks on their way for every thread of a worker, so that none waits for the next."""
+"""The number of blocks submitted per worker thread, so that no thread waits for the next block."""
 FAILURES = 5
-"""A block that was lost with its worker so often is not tried again."""
+"""A block that was lost with its worker this often is not tried again."""
 WORKER = {
     "OMP_NUM_THREADS": "1",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
 }
-"""The environment of workers that are started here: one thread each; several may share a GPU."""
+"""The environment of workers that are started here. Each has one thread, and several may share a GPU."""
 
 
 LOGGERS = ("distributed", "distributed.client", "distributed.scheduler", "distributed.worker", "tornado.application",
@@ -35,7 +35,7 @@ class EngineLost(Exception):
 
 
 def usual() -> int:
-    """How many workers this machine has by default: one for every core, or one that works for its GPU."""
+    """The default number of workers on this machine: one per core, or a single one for its GPU."""
     known = any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
     there = (
         known and os.environ.get("JAX_PLATFORMS", "cuda") != "cpu" and any(Path("/dev").glob("nvidia[0-9]*"))
@@ -45,18 +45,18 @@ def usual() -> int:
 
 @contextlib.contextmanager
 def local_cluster(workers: int | None = None) -> Iterator[Any]:
-    """Worker processes on this machine, behind a scheduler that listens on 127.0.0.1 alone."""
+    """Worker processes on this machine, behind a scheduler that listens only on 127.0.0.1."""
     from dask import config
     from distributed import LocalCluster
 
     settings = {
         "distributed.scheduler.allowed-failures": FAILURES,
         "distributed.comm.timeouts.connect": "30s",
-        # A worker that was lost starts anew; where that takes longer than this, dask would give up its place.
+        # A lost worker is restarted. If that takes longer than this, dask gives the worker up.
         "distributed.deploy.lost-worker-timeout": "1000 days",
-        # Without dask's own setting, which gives memory back after every block to fetch it again for the next.
+        # This leaves out dask's own setting, which returns memory after every block only to fetch it again.
         "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1},
-        "distributed.worker.profile.enabled": False,  # it looks at what a worker does a hundred times a second
+        "distributed.worker.profile.enabled": False,  # the profiler samples each worker a hundred times a second
     }
     flags = f"{os.environ.get('XLA_FLAGS', '')} {WORKER['XLA_FLAGS']}".strip()
     options: dict[str, Any] = {
@@ -75,7 +75,7 @@ def local_cluster(workers: int | None = None) -> Iterator[Any]:
 
 
 def _started(start: Callable[[], Any]) -> Any:
-    """What `start` gives. A worker that is lost while it starts, for which dask has no second try, starts anew."""
+    """The result of `start`, which is tried again if a worker is lost while it starts; dask does not retry that."""
     for tries in range(1, FAILURES + 1):
         try:
             return start()
@@ -83,14 +83,14 @@ def _started(start: Callable[[], Any]) -> Any:
             if tries == FAILURES:
                 raise SweepError(
                     f"workers could not be started in {FAILURES} tries: {error} They may need more memory than there "
-                    "is; fewer of them need less (workers=1, on the command line --workers 1)"
+                    "is; try fewer workers (workers=1, on the command line --workers 1)"
                 ) from error
     raise AssertionError
 
 
 @contextlib.contextmanager
 def engine(scheduler: Any, workers: int | None) -> Iterator["Engine"]:
-    """Workers of the scheduler at this address, or by default one for every core of this machine."""
+    """The workers of the scheduler at this address, or by default one per core of this machine."""
     from distributed import Client
 
     with contextlib.ExitStack() as stack:
@@ -110,7 +110,7 @@ class Engine:
         self.client, self.scheduler = client, scheduler
 
     def preview(self, told: dict[str, Any], objects: dict[str, Any]) -> Preview:
-        """The look at the spec, by a worker."""
+        """The preview of the spec, made by a worker."""
         from distributed import KilledWorker
 
         if not self.client.nthreads():
@@ -129,7 +129,7 @@ class Engine:
     def run(
         self, blocks: Iterable[int], store: str, objects: dict[str, Any], heard: Callable[[Done], None]
     ) -> None:
-        """Computes the blocks; `heard` is told of each, and ends everything by raising."""
+        """Computes the blocks and calls `heard` with each result. An exception raised by `heard` ends the run."""
         from distributed import as_completed
 
         left, waiting = iter(blocks), as_completed(loop=self.client.loop)
@@ -145,7 +145,7 @@ class Engine:
         with self._watched():
             fill()
             for future in waiting:
-                if future.status in ("lost", "pending"):  # its worker died between the end and the answer
+                if future.status in ("lost", "pending"):  # its worker died before it could answer
                     waiting.add(future)
                     continue
                 block = which.pop(future.key)
@@ -183,8 +183,11 @@ def _words(error: BaseException | None) -> str:
 
 @contextlib.contextmanager
 def _unseen_main() -> Iterator[None]:
-    """Workers start as fresh processes, which would run the user's script once more to know its functions; they are
-    sent by value, so the script stays unseen, and needs no `if __name__ == "__main__"`."""
+    """Hides the user's script from worker processes while they start.
+
+    A fresh process would run the script once more to learn its functions. They are sent by value instead, so the
+    script needs no `if __name__ == "__main__"`.
+    """
     main = sys.modules["__main__"]
     seen = {name: getattr(main, name) for name in ("__spec__", "__file__") if hasattr(main, name)}
     main.__spec__ = None
@@ -199,7 +202,7 @@ def _unseen_main() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """What dask says of workers that come and go; the sweep says itself what matters."""
+    """Silences dask's messages about workers that come and go; the sweep itself reports what matters."""
     loggers = [logging.getLogger(name) for name in LOGGERS]
     before = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,7 +1,7 @@
-"""A sweep on disk: one Zarr group that xarray opens, every block a region of its own with a mark that is set last.
+"""A sweep on disk: one Zarr group that xarray opens. Every block is a region with a mark that is set last.
 
-Every chunk ends with a checksum. What is written once, when the store is made (metadata and coordinates), has digests
-in a manifest; it comes last, and by it a store is known.
+Every chunk ends with a checksum. A manifest holds the digests of metadata and coordinates, which are written once, when
+the store is made. The manifest is written last, and its presence identifies a store.
 """
 
 import contextlib
@@ -42,13 +42,13 @@ from dalembert.sweeps.spec import DRAWN, METHOD, START, STEP, Spec, named
 from dalembert.sweeps.work import Preview
 
 FORMAT, KIND = 2, "dalembert sweep"
-"""Format 1, that of version 0.8 and before, has no checksums."""
+"""Format 1, of version 0.8 and before, has no checksums."""
 DONE, ATTEMPTS = "done", "attempts"
 LOCK, ERRORS, INDEX, MAKING = ".lock", ".errors", "zarr.json", ".making"
-# The checksum comes last, so that nothing looks into a damaged chunk.
+# The checksum is the last codec, so that a damaged chunk is never decompressed.
 CODECS: dict[str, Any] = {"compressors": [ZstdCodec(level=0), Crc32cCodec()]}
 LONGEST = 16
-"""Errors of blocks that are kept as text."""
+"""The number of blocks whose errors are kept as text."""
 
 
 class Store:
@@ -57,36 +57,39 @@ class Store:
     def __init__(self, path: str | Path, objects: dict[str, Any] | None = None, verify: bool = True):
         self.path = Path(path)
         self.checked = known(self.path) if verify else (self.path / MANIFEST).is_file()
-        """Whether there are checksums; a store of version 0.8 has none."""
+        """Whether the store has checksums; one of version 0.8 has none."""
         try:
             self.group = zarr.open_group(self.path, mode="r+", zarr_format=3, use_consolidated=True)
             told: dict[str, Any] = dict(self.group.attrs)
             self.spec = Spec(json.loads(told["spec"]), objects or {})
             self.layout = Layout(self.spec.shape, tuple(told["blocks"]))
-        except Exception as error:  # of zarr there are many, for metadata of version 0.8 that are damaged
+        except Exception as error:  # zarr raises many kinds for damaged metadata of version 0.8
             raise ValueError(f"{path} is not the store of a sweep ({error})") from None
         self.told = told
         self._arrays: dict[str, Any] = {}
         self._named: set[Path] = set()
-        """Folders whose names are on the disk."""
+        """The folders whose names have been synced to the disk."""
 
     @classmethod
     def at_work(cls, path: str, objects: dict[str, Any]) -> "Store":
-        """The store, opened once for all blocks that a worker computes: classes that were sent along come anew with
-        every block, and what was compiled is kept with the first of them."""
+        """The store, opened once for all blocks that a worker computes.
+
+        Every block brings new copies of the classes that were sent along, but compiled functions belong to the first
+        copies, which the opened store keeps.
+        """
         index = (Path(path) / INDEX).stat()
         key = (path, index.st_ino, index.st_mtime_ns)
         if key not in _opened:
             _opened.clear()
-            _opened[key] = cls(path, objects, verify=False)  # the driver did
+            _opened[key] = cls(path, objects, verify=False)  # the driver has verified it
         return _opened[key]
 
     def is_done(self, block: int) -> bool:
-        """Whether the mark of a block is set: its file appears in one piece, and zero is never written."""
+        """Whether the mark of a block is set. Its file appears in one piece, and a mark is never zero."""
         return (self.path / DONE / "c" / str(block)).is_file()
 
     def done(self) -> np.ndarray:
-        """The marks of all blocks, from the names of their files: a large sweep has tens of thousands."""
+        """The marks of all blocks, read from the names of their files because a large sweep has tens of thousands."""
         folder = self.path / DONE / "c"
         done = np.zeros(self.layout.blocks, bool)
         names = os.listdir(folder) if folder.is_dir() else []
@@ -95,7 +98,7 @@ class Store:
         return done
 
     def attempts(self) -> np.ndarray:
-        """How often each block was begun; 0 where that cannot be read."""
+        """The number of times each block was begun; 0 if it cannot be read."""
         try:
             return np.asarray(self._array(ATTEMPTS)[:])
         except (ValueError, OSError):
@@ -112,13 +115,13 @@ class Store:
         self._array(ATTEMPTS)[block] = min(self._begun(block) + 1, 255)
 
     def write(self, block: int, values: dict[str, np.ndarray]) -> None:
-        """Writes the region of a block, brings it to the disk, then its mark."""
+        """Writes the region of a block, syncs it to the disk, and then writes its mark."""
         region = self.layout.region(block)
         for name, x in values.items():
             array = self._array(name)
             own, known = x.shape[len(region) :], array.shape[len(region) :]
             if own != known:
-                raise ValueError(f"{name} has shape {own} a member in block {block}, but {known} before")
+                raise ValueError(f"{name} has shape {own} per member in block {block}, but {known} before")
             array[region] = x
         files = [self.path / name for name in self.files(block)]
         self._sync(file for file in files if self.checked or file.is_file())
@@ -127,7 +130,7 @@ class Store:
         (self.path / ERRORS / f"{block}.txt").unlink(missing_ok=True)
 
     def _sync(self, files: Iterable[Path]) -> None:
-        """Brings files to the disk, and the folders that name them; those further up once, as they stay."""
+        """Syncs files and their folders to the disk. Folders further up are synced once, as they do not change."""
         files = list(files)
         sync(files)
         folders = {file.parent for file in files}
@@ -144,7 +147,7 @@ class Store:
         found = [f"{ATTEMPTS}/c/{block}"]
         for name in self.variables:
             shape = self._array(name).shape
-            if 0 not in shape:  # which has no chunks
+            if 0 not in shape:  # an empty array has no chunks
                 found.append("/".join([name, "c", *place, *["0"] * (len(shape) - len(place))]))
         return found
 
@@ -161,7 +164,7 @@ class Store:
         ]
 
     def damaged(self) -> dict[int, str]:
-        """Of blocks that have their mark, those that are not as they were written, and what is wrong with each."""
+        """The blocks that have their mark but are not as they were written, and what is wrong with each."""
         if not self.checked:
             return {}
         found = {}
@@ -174,7 +177,7 @@ class Store:
         return found
 
     def forget(self, blocks: Iterable[int]) -> None:
-        """Takes back the marks of blocks, so that they are computed again."""
+        """Removes the marks of blocks, so that they are computed again."""
         for block in blocks:
             remove(self.path / DONE / "c" / str(block))
             if _unsound(self.path / ATTEMPTS / "c" / str(block)):
@@ -182,7 +185,7 @@ class Store:
         sync([self.path / DONE / "c"])
 
     def remember(self, block: int, trouble: str) -> None:
-        """Keeps the text of an error, of the first few blocks that have one."""
+        """Keeps the text of an error of a block, for the first few blocks that have one."""
         folder = self.path / ERRORS
         folder.mkdir(exist_ok=True)
         if len(list(folder.iterdir())) < LONGEST:
@@ -197,14 +200,14 @@ class Store:
         return {int(path.stem): path.read_text(errors="replace") for path in found}
 
     def tidy(self) -> None:
-        """Removes what writers that were killed left behind."""
+        """Removes the temporary files that killed writers left behind."""
         for left in self.path.rglob("*.partial"):
             left.unlink(missing_ok=True)
         remove(self.path / MAKING)
 
     def _array(self, name: str) -> Any:
         if name not in self._arrays:
-            # Zarr would leave out chunks that hold nothing but NaN; here a chunk that is not there is lost.
+            # Zarr would leave out chunks that hold only NaN, but here a missing chunk means lost data.
             with zarr.config.set({"array.write_empty_chunks": True}):
                 self._arrays[name] = self.group[name]
         return self._arrays[name]
@@ -214,7 +217,7 @@ _opened: dict[tuple, Store] = {}
 
 
 def _unsound(path: Path) -> str:
-    """What is wrong with the file of a chunk; empty where nothing is."""
+    """What is wrong with the file of a chunk; empty if nothing is."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -227,12 +230,12 @@ def _unsound(path: Path) -> str:
 
 
 def is_sweep(path: Path) -> bool:
-    """Whether there is a complete store of a sweep, sound or not."""
+    """Whether `path` holds a complete store of a sweep, sound or not."""
     return (path / MANIFEST).is_file() or _is_old(path)
 
 
 def _is_old(path: Path) -> bool:
-    """Whether there is a complete store of version 0.8 or before."""
+    """Whether `path` holds a complete store of version 0.8 or before."""
     try:
         told = json.loads((path / INDEX).read_text())
         attributes = told["attributes"]
@@ -244,8 +247,10 @@ def _is_old(path: Path) -> bool:
 
 
 def known(path: Path) -> bool:
-    """Whether a store has checksums, of which those of metadata and coordinates are verified; ValueError where there
-    is no sweep, or what is verified is not as it was."""
+    """Whether a store has checksums. Those of metadata and coordinates are verified.
+
+    Raises ValueError if there is no sweep, or if metadata or coordinates are damaged.
+    """
     if not path.is_dir():
         raise ValueError(f"{path} is not the store of a sweep: there is no such folder")
     if not (path / MANIFEST).is_file():
@@ -261,15 +266,15 @@ def known(path: Path) -> bool:
             raise Damaged(wrong)
     except Damaged as error:
         raise Damaged(
-            f"{path} is damaged: {error}. Nothing was changed; bring that file back from a copy, or choose another "
-            "store and compute it anew"
+            f"{path} is damaged: {error}. Nothing was changed; restore that file from a copy, or choose another "
+            "store and compute the sweep again"
         ) from None
     return True
 
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """The folder of a store, made where it is missing, for one sweep at a time."""
+    """Holds the folder of a store for one sweep at a time, and makes the folder if it is missing."""
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is a file; a sweep is written to a folder")
     fresh = not path.exists()
@@ -280,16 +285,16 @@ def held(path: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if not is_sweep(path):  # nothing came of it
+            if not is_sweep(path):  # no store was made
                 _clear(path)
                 if fresh:
                     remove(path / LOCK)
-                    with contextlib.suppress(OSError):  # something of another's came there meanwhile
+                    with contextlib.suppress(OSError):  # somebody else has put a file there in the meantime
                         path.rmdir()
 
 
 def _ours(path: Path) -> list[str]:
-    """What a creation that was cut off left in a folder; ValueError where something else is in it."""
+    """The names that an interrupted creation left in a folder; raises ValueError if it holds anything else."""
     begun: list[str] = []
     if (path / MAKING).is_file():
         with contextlib.suppress(Damaged, ValueError):
@@ -310,14 +315,14 @@ def _ours(path: Path) -> list[str]:
 
 
 def _clear(path: Path) -> None:
-    """Removes what a creation that was cut off left; its own list of it last."""
+    """Removes what an interrupted creation left behind, and its list of files last."""
     with contextlib.suppress(ValueError):
         for name in sorted(_ours(path), key=lambda name: name == MAKING):
             remove(path / name)
 
 
 def create(path: Path, spec: Spec, preview: Preview, layout: Layout) -> Store:
-    """Makes all arrays, empty, with coordinates and provenance; the manifest, by which a store is known, last."""
+    """Makes all arrays, empty, with coordinates and provenance. The manifest, which identifies a store, comes last."""
     _clear(path)
     names = [*map(named, spec.swept), *preview.labels, *preview.variables, DONE, ATTEMPTS, INDEX]
     with beside(path) as new:
@@ -391,7 +396,7 @@ def _put(group: Any, name: str, values: Any, dim: str, attrs: dict[str, Any] | N
 
 
 def _coordinate(group: Any, spec: Spec, axis: Any, key: str) -> None:
-    """The values of a quantity along its dimension; random ones are drawn a stream at a time."""
+    """Writes the values of a quantity along its dimension; random values are drawn one stream at a time."""
     about = {METHOD: "method", STEP: "step size", START: "start state"}
     attrs = {"long_name": about.get(key, key)}
     if key in spec["units"]:
@@ -414,7 +419,7 @@ def _coordinate(group: Any, spec: Spec, axis: Any, key: str) -> None:
 
 
 def difference(spec: Spec, store: Store) -> str:
-    """What differs between a spec with this version and those that made a store; empty where nothing does."""
+    """What differs between this spec and version and those that made the store; empty if nothing does."""
     lines = []
     before, now = _flat(store.spec.told), _flat(spec.told)
     if now.get("block", "null") == "null" or math.prod(store.layout.chunks) == spec["block"]:
@@ -432,7 +437,7 @@ def difference(spec: Spec, store: Store) -> str:
 
 
 def _flat(told: dict[str, Any]) -> dict[str, str]:
-    """A line for each entry of a spec; of each dimension one for its values."""
+    """One text per entry of a spec, and one per dimension for its values."""
     flat = {}
     for key, value in told.items():
         if key == "axes":

@@ -1,4 +1,4 @@
-"""sweep(): many trajectories, the few numbers wanted of each, and nothing lost on the way."""
+"""The function `sweep`: runs many trajectories and keeps a few numbers of each, without losing finished work."""
 
 import json
 import math
@@ -26,44 +26,44 @@ if TYPE_CHECKING:
     import xarray
 
 MOST = 10
-"""Blocks that may fail before a sweep gives up."""
+"""The number of failed blocks after which a sweep gives up."""
 
 
 class Standing(NamedTuple):
-    """How far a sweep is."""
+    """The progress of a sweep."""
 
     path: Path
     """The store."""
     told: dict[str, Any]
-    """Its attributes: spec, versions, when it was made."""
+    """The attributes of the store: the spec, the versions, and the time when it was made."""
     shape: dict[str, int]
     """The length of each dimension."""
     blocks: int
-    """How many blocks there are."""
+    """The number of blocks."""
     done: int
-    """How many are complete."""
+    """The number of complete blocks."""
     begun_again: int
-    """Attempts beyond the first."""
+    """The number of attempts beyond the first of each block."""
     trajectories: int
-    """How many there are in all."""
+    """The number of trajectories in all blocks."""
     finished: int
-    """How many are in blocks that are complete."""
+    """The number of trajectories in complete blocks."""
     damaged: dict[int, str]
-    """Blocks that were complete and are not as they were written, each with what is wrong; a resumed sweep computes
-    them again. They do not count as complete."""
+    """Blocks that were complete but are not as they were written, and what is wrong with each. They do not count as
+    complete, and a resumed sweep computes them again."""
     troubles: dict[int, str]
-    """Errors of blocks that could not be computed."""
+    """The errors of blocks that could not be computed."""
     running: bool
-    """Whether a sweep is writing to it now."""
+    """Whether a sweep is writing to the store now."""
 
     @property
     def complete(self) -> bool:
-        """Whether every block is there."""
+        """Whether every block is complete."""
         return self.done == self.blocks
 
 
 def standing(path: Any) -> Standing:
-    """How far the sweep in this store is, whether or not it is running."""
+    """The progress of the sweep in this store, whether or not it is running."""
     path = Path(path)
     store = Store(path)
     done, attempts, damaged = store.done(), store.attempts(), store.damaged()
@@ -79,7 +79,7 @@ def standing(path: Any) -> Standing:
 def sweep(
     spec: Any, store: Any, find: Find, scheduler: Any, resume: bool, workers: Any, progress: Any
 ) -> "xarray.Dataset":
-    """Runs a sweep, see `dalembert.sweep`; `find` gives the class of a system that is named."""
+    """Runs a sweep; see `dalembert.sweep`. `find` returns the class of a system by its name."""
     import xarray
 
     checked = read(spec, find)
@@ -114,7 +114,7 @@ def sweep(
 
 
 def _opened(path: Path, spec: Any, resume: bool) -> Store | None:
-    """The store that is there, if it is of this spec; None where there is none."""
+    """The existing store, if this spec made it; None if there is no store."""
     if not is_sweep(path):
         return None
     opened = Store(path, spec.objects)
@@ -144,7 +144,7 @@ def _told(damaged: dict[int, str]) -> str:
 
 
 def open_sweep(path: Any) -> "xarray.Dataset":
-    """The dataset of a sweep, see `dalembert.open_sweep`."""
+    """The dataset of a sweep; see `dalembert.open_sweep`."""
     import xarray
 
     path = Path(path)
@@ -190,7 +190,7 @@ def _finish(work: Any, store: Store, progress: Any) -> None:
         _lost(store.path, lambda: work.run(missing, str(store.path.resolve()), store.spec.objects, heard))
     if failed:
         raise SweepError(f"{_so_far(store)}: {_failures(failed)}. {_GO_ON}")
-    store.tidy()  # a worker that was killed while it wrote
+    store.tidy()  # after a worker that was killed while it wrote
 
 
 _GO_ON = "Run it again to go on with what is missing (on the command line with --resume)"
@@ -215,7 +215,7 @@ def _lost(path: Path, call: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _ends_gently() -> Iterator[None]:
-    """SIGTERM, by which batch systems end a job, does what Ctrl-C does."""
+    """Treats SIGTERM, with which batch systems end a job, like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -227,7 +227,7 @@ def _ends_gently() -> Iterator[None]:
 
 
 def summary(path: Any) -> dict[str, str]:
-    """A few lines about a store."""
+    """A short description of a store, by heading."""
     found = standing(path)
     spec = json.loads(found.told["spec"])
     made = ", ".join(f"{name} {x}" for name, x in json.loads(found.told["versions"]).items())

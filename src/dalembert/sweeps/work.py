@@ -1,4 +1,4 @@
-"""What workers do: look at a spec before anything starts, and compute one block. JAX is started here alone."""
+"""The work of workers: they preview a spec before the sweep starts, and compute blocks. Only they start JAX."""
 
 import math
 import traceback
@@ -16,24 +16,24 @@ from dalembert.sweeps.spec import METHOD, STEP, Spec
 
 
 class Preview(NamedTuple):
-    """What a look at the spec told."""
+    """What the first trajectories of a spec show."""
 
     alone: list[str]
-    """Dimensions along which each value has blocks of its own."""
+    """The dimensions along which each value has its own blocks."""
     variables: dict[str, dict[str, Any]]
-    """Of every variable its dtype, further dimensions with their sizes, and attributes."""
+    """The dtype, the further dimensions with their sizes, and the attributes of every variable."""
     labels: dict[str, list[str]]
     row_bytes: int
     gpu: bool
 
 
 def preview(told: dict[str, Any], objects: dict[str, Any]) -> Preview:
-    """Builds and checks the first trajectory of every kind, and runs a few to learn what the reductions give."""
+    """Builds and checks the first trajectory of every kind, and runs a few to learn what the reductions return."""
     try:
         return _preview(Spec(told, objects))
     except ValueError:
         raise
-    except Exception as error:  # in a function of the user's
+    except Exception as error:  # in one of the user's functions
         told_of = "".join(traceback.format_exception(error, limit=-3)).rstrip()
         raise ValueError(f"the first trajectories could not be run and reduced:\n{told_of}") from None
 
@@ -44,7 +44,7 @@ def _preview(spec: Spec) -> Preview:
     kept: dict[str, Kept] = {}
     row_bytes = 0
     for place in np.ndindex(*(min(n, 64) for n in kinds)):
-        # Both ends of the dimensions that a block goes along, so that a start off the constraint shows at once.
+        # Both ends of the dimensions along which a block extends, so that a start off the constraint shows at once.
         corners = [
             columns_of(spec, tuple(
                 slice(i, i + 1) if axis.name in alone else slice(end % axis.size, end % axis.size + 1)
@@ -109,7 +109,7 @@ def block_values(spec: Spec, layout: Layout, block: int) -> dict[str, np.ndarray
     region = layout.region(block)
     size = layout.size(block)
     columns = columns_of(spec, region)
-    # Blocks at the edge are filled up with copies of the last trajectory, so that nothing is compiled anew for them.
+    # Blocks at the edge are padded with copies of the last trajectory, so that nothing is compiled again for them.
     columns = {
         key: np.concatenate([x, np.repeat(x[-1:], layout.members - size)]) for key, x in columns.items()
     }
@@ -121,17 +121,17 @@ def block_values(spec: Spec, layout: Layout, block: int) -> dict[str, np.ndarray
 
 
 class Done(NamedTuple):
-    """What a worker says of a block."""
+    """What a worker reports about a block."""
 
     block: int
     trouble: str = ""
-    """Why the block could not be computed."""
+    """The reason why the block could not be computed; empty if it was."""
     disk: bool = False
     """Whether writing failed, which ends the sweep."""
 
 
 def compute(store: str, objects: dict[str, Any], block: int) -> Done:
-    """Computes a block and writes it, its mark last; does nothing where the mark is set."""
+    """Computes a block and writes it, with its mark last; does nothing if the mark is already set."""
     from dalembert.sweeps.store import Store
 
     opened = Store.at_work(store, objects)
@@ -156,7 +156,7 @@ def compute(store: str, objects: dict[str, Any], block: int) -> Done:
 
 
 def expected(layout: Layout, done: np.ndarray) -> int:
-    """Trajectories in the blocks that are done."""
+    """The number of trajectories in the blocks that are done."""
     if bool(np.all(done)):
         return math.prod(layout.shape)
     return sum(layout.size(int(i)) for i in np.flatnonzero(done))

@@ -1,9 +1,9 @@
-"""What a worker on this machine does first."""
+"""The setup of a worker on this machine."""
 
 import signal
 from typing import Any
 
 
 def dask_setup(worker: Any) -> None:
-    """Ctrl-C on a terminal reaches every process; it is for the driver, which then ends its workers."""
+    """Ignores Ctrl-C, which reaches every process of a terminal but is meant for the driver, which ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

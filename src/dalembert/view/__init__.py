@@ -1,4 +1,4 @@
-"""Pictures of trajectories, by matplotlib."""
+"""Pictures of trajectories, drawn with matplotlib."""
 
 from dalembert.view.plots import Plots, compare_energies
 

@@ -1,4 +1,4 @@
-"""A film as one HTML file that plays by itself and asks for nothing; or as a GIF or MP4 by `stills`."""
+"""Writes a film as one self-contained HTML file, or as a GIF or MP4 with `stills`."""
 
 import base64
 import html
@@ -23,16 +23,16 @@ from dalembert.view.films import FRAMES, Film, Moving, film
 from dalembert.view.meshes import PAINTS, mesh
 from dalembert.view.names import method_name, step_words, system_name
 
-# Places that differ by less than this share of the picture are the same; a screen has some thousand pixels.
+# Places that differ by less than this fraction of the picture are the same; a screen has a few thousand pixels.
 STILL = 1e-6
-# Parts that look the same however they are turned about this axis of theirs.
+# The axis about which each of these parts can turn without looking different.
 ROUND = {"rod": 2, "spring": 2, "arrow": 2, "point": 2}
 
 
 def page(
     film: Film, panels: Sequence[Panel] = (), *, title: str | None = None, note: str = "", fps: float = 30.0
 ) -> str:
-    """The text of one HTML file that plays the film, with the panels beside it and a note at its foot."""
+    """The text of one HTML file that plays the film, with the panels beside it and a note below."""
     kinds = dict.fromkeys(part.kind for copy in film.copies for part in copy.parts)
     data = {
         "title": film.title if title is None else title,
@@ -75,7 +75,7 @@ def page(
     text = here.joinpath("player.html").read_text(encoding="utf-8")
     for name in ("player.css", "player_scene.js", "player.js"):
         text = text.replace(f"/* {name} */", here.joinpath(name).read_text(encoding="utf-8"))
-    # Labels are text of the user: without "<" they cannot end the script that holds them.
+    # Labels are the user's text. Without "<" they cannot end the script that contains them.
     told = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     return text.replace("/* film */", told)
 
@@ -96,7 +96,7 @@ def _number(x: Any) -> float:
 
 
 def _column(x: np.ndarray, still: float) -> float | list[Any]:
-    """One number where it does not change; else the first and the packed differences from it."""
+    """One number if the column is constant; otherwise the first number and the packed differences from it."""
     x = np.asarray(x, float)
     finite = x[np.isfinite(x)]
     if len(finite) == len(x) and np.ptp(x) <= still:
@@ -113,18 +113,18 @@ def _moving(part: Moving, still: float) -> dict[str, Any]:
     at = np.array(part.at, float)
     at[~np.isfinite(part.turn).all(axis=(1, 2)) | ~np.isfinite(part.size).all(axis=1)] = (
         np.nan
-    )  # is not drawn
+    )  # such a part is not drawn
     return {
         "kind": part.kind,
         "colour": part.colour,
         "at": _columns(at, still),
-        "turn": _columns(_quaternions(part), 1e-7),  # what float32 resolves
+        "turn": _columns(_quaternions(part), 1e-7),  # the resolution of float32
         "size": _columns(np.nan_to_num(np.asarray(part.size, float)), still),
     }
 
 
 def _quaternions(part: Moving) -> np.ndarray:
-    """(k, 4) orientations (x, y, z, w), of which neighbours have the same sign."""
+    """(k, 4) orientations (x, y, z, w), with signs chosen so that they vary continuously."""
     turns = np.array(part.turn, float)
     turns[~np.isfinite(turns).all(axis=(1, 2))] = np.eye(3)
     square = part.kind == "tile" and bool(np.all(np.isclose(part.size[:, 0], part.size[:, 1])))
@@ -139,10 +139,10 @@ def _quaternions(part: Moving) -> np.ndarray:
 
 
 def _carried(turns: np.ndarray, axis: int, either: bool) -> np.ndarray:
-    """Rotations with the same axis at every frame that turn about it as little as possible from frame to frame.
+    """The rotations with the same axis at every frame that turn about it as little as possible between frames.
 
-    Where only a part's axis matters the rest of its matrix may jump, and between two frames one would see it spin.
-    With `either` the axis may point both ways.
+    If only the axis of a part matters, the rest of its matrix may jump, and the part would seem to spin between two
+    frames. With `either`, the axis may point either way.
     """
     found = [turns[0]]
     for turn in turns[1:]:
@@ -187,7 +187,7 @@ class Animation:
         return page(self.film, self.panels, note=self.note, fps=self.fps)
 
     def save(self, path: Any) -> Path:
-        """Writes the animation to a .html, .gif or .mp4 file, by the suffix of `path`, and returns the path."""
+        """Writes the animation to `path`, which ends in .html, .gif or .mp4, and returns the path."""
         path = check_target(path)
         if path.suffix == ".html":
             path.write_text(self.html, encoding="utf-8")
@@ -198,7 +198,7 @@ class Animation:
         return path
 
     def _repr_html_(self) -> str:
-        """A frame that holds the page itself, so that a notebook shows it without a file."""
+        """An inline frame that contains the whole page, so that a notebook shows it without a file."""
         text = html.escape(self.html)
         style = "width:100%;height:600px;border:0"
         return f'<iframe sandbox="allow-scripts" title="animation" style="{style}" srcdoc="{text}"></iframe>'
@@ -218,20 +218,23 @@ def animate(
     panels: bool = True,
     labels: Sequence[str] | None = None,
 ) -> Animation:
-    """One run in motion, or several of one system at once, with curves of what they keep; `path` is a file to write.
+    """An animation of one run, or of several runs of one system together, with curves of what they keep.
 
-    A long run is shown from its start, so closely that one sees things turn; `t=(a, b)` shows that interval in
-    at most `frames` frames. Of several runs the first is solid and the others are see-through.
+    If `path` is given, the animation is also written to that file. A long run is shown from its start, with frames
+    close enough to see things turn; `t=(a, b)` shows that interval in at most `frames` frames. If there are several
+    runs, the first is solid and the others are transparent.
     """
     target = None if path is None else check_target(path)
     if not (isinstance(fps, int | float) and 0 < fps <= 240):
-        raise ValueError(f"fps must be a number of frames a second between 0 and 240, got {fps!r}")
+        raise ValueError(f"fps must be a number of frames per second between 0 and 240, got {fps!r}")
     chosen = [runs] if isinstance(runs, Trajectory) else list(runs)
     for run in chosen:
         if np.ndim(run.q) == 3:
-            raise ValueError("an animation is of single trajectories: sol.member(0).animate()")
+            raise ValueError(
+                "an animation shows single trajectories, got an ensemble; try sol.member(0).animate()"
+            )
     if labels is not None and len(labels) != len(chosen):
-        raise ValueError(f"there are {len(chosen)} runs but {len(labels)} labels; give one a run")
+        raise ValueError(f"there are {len(chosen)} runs but {len(labels)} labels; give one per run")
     shown = film(chosen, frames, t, labels)
     made = Animation(shown, _curves(chosen, labels) if panels else (), _note(chosen), float(fps))
     if target is not None:
@@ -244,7 +247,7 @@ def _curves(runs: list[Trajectory], labels: Sequence[str] | None) -> list[Panel]
 
 
 def _note(runs: list[Trajectory]) -> str:
-    """System, methods and steps in a line."""
+    """One line with the system, the methods and the steps."""
     steps = [step_words(run) for run in runs]
     if len(set(steps)) == 1:
         return ", ".join([system_name(runs[0]), *dict.fromkeys(map(method_name, runs)), steps[0]])
@@ -253,7 +256,7 @@ def _note(runs: list[Trajectory]) -> str:
 
 
 def check_target(path: Any) -> Path:
-    """The path, or a refusal where an animation cannot be written there; called before anything is computed."""
+    """The path; raises ValueError if no animation can be written there, before anything is computed."""
     path = Path(path)
     if path.suffix not in SUFFIXES:
         raise ValueError(f"an animation is a file ending in {', '.join(SUFFIXES)}; got {str(path)!r}")

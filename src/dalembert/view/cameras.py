@@ -1,4 +1,4 @@
-"""An eye that looks at a scene along parallel lines, and the faces it sees, back to front."""
+"""A camera that looks at a scene along parallel lines, and the faces it sees, from back to front."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,55 +13,55 @@ from dalembert.view.films import Copy, Film, Moving
 from dalembert.view.meshes import OWN, PAINTS, PALE, mesh
 
 VIEWS = {"oblique": (-60.0, 25.0), "top": (-90.0, 90.0), "side": (-90.0, 0.0)}
-# Where the light comes from: across, up, towards the eye.
+# The direction of the light: across, up, towards the eye.
 LIGHT = np.array([-0.35, 0.45, 0.82]) / np.linalg.norm([-0.35, 0.45, 0.82])
-# A face in the dark has this share of its colour.
+# A face in the dark keeps this fraction of its colour.
 DIM = 0.62
-# Lines on the far side of their part are mixed with so much white.
+# The fraction of white mixed into lines on the far side of their part.
 FAR = 0.6
-# Widths in points: seams between faces, springs and the like, globes.
+# Widths in points of seams between faces, of springs and similar lines, and of globes.
 SEAM, WIRE, THIN = 0.6, 1.1, 0.6
-# Faces are cut to at most these shares of their part and of the picture: the order by depth needs small faces.
+# Faces are cut to at most these fractions of their part and of the picture, because sorting by depth needs small faces.
 OF_PART, OF_PICTURE = 0.2, 1 / 16
-# Bodies in one still have this many of their radii between them.
+# The bodies in one still are at least this many radii apart.
 SPACING = 1.2
 SOLID = ("wheel", "tyre", "disc", "blade", "box", "tile", "ball", "point", "rod")
 
 
 def _times(points: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """The matrix times each of the points (..., 3), as one product, which is much faster than one a face."""
+    """The matrix times each of the points (..., 3), as one product, which is much faster than one product per face."""
     return (points.reshape(-1, 3) @ matrix.T).reshape(points.shape)
 
 
 def _normals(corners: np.ndarray) -> np.ndarray:
-    """(n, 3) the normals of quads (n, 4, 3), as long as twice their areas."""
+    """(n, 3) the normals of quads (n, 4, 3), with lengths equal to twice their areas."""
     (a, b, c), (d, e, f) = (corners[:, 2] - corners[:, 0]).T, (corners[:, 3] - corners[:, 1]).T
     return np.stack([b * f - c * e, c * d - a * f, a * e - b * d], axis=1)
 
 
 @dataclass(frozen=True)
 class Camera:
-    """Looks from a direction: azimuth about the vertical, counted from x, and elevation, in degrees."""
+    """A camera that looks from a direction: azimuth about the vertical, measured from x, and elevation, in degrees."""
 
     azimuth: float
     elevation: float
 
     @cached_property
     def axes(self) -> np.ndarray:
-        """(3, 3) rows: what points across the picture, up, and towards the eye."""
+        """(3, 3) the directions across the picture, up, and towards the eye, as rows."""
         a, e = np.deg2rad([self.azimuth, self.elevation])
         across = np.array([-np.sin(a), np.cos(a), 0.0])
         towards = np.array([np.cos(e) * np.cos(a), np.cos(e) * np.sin(a), np.sin(e)])
         return np.stack([across, np.cross(towards, across), towards])
 
     def project(self, points: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where points (..., 3) lie across the picture and up, and how near the eye they are."""
+        """The coordinates of points (..., 3) across the picture, up, and towards the eye."""
         seen = _times(np.asarray(points, float), self.axes)
         return seen[..., 0], seen[..., 1], seen[..., 2]
 
 
 def camera(view: Any) -> Camera:
-    """The camera of a name ("oblique", "top", "side") or of a pair (azimuth, elevation) in degrees."""
+    """The camera for a name ("oblique", "top", "side") or for a pair (azimuth, elevation) in degrees."""
     if isinstance(view, Camera):
         return view
     if isinstance(view, str) and view in VIEWS:
@@ -82,21 +82,23 @@ class Seen:
     """Flat shapes in the picture's coordinates."""
 
     outlines: np.ndarray
-    """(n, 4, 2); a triangle has its last corner twice, a line has only two different ones."""
+    """(n, 4, 2) the corners; a triangle repeats its last corner, and a line has only two different corners."""
     colours: np.ndarray
-    """(n, 3)"""
+    """(n, 3) the colours."""
     widths: np.ndarray
-    """(n,) of the outlines, in points."""
+    """(n,) the widths of the outlines, in points."""
     filled: np.ndarray
-    """(n,) whether it is a face."""
+    """(n,) whether each shape is a face."""
     depths: np.ndarray
-    """(n,) how near the eye it is."""
+    """(n,) how near each shape is to the eye."""
 
 
 @cache
 def _pieces(kind: str, size: tuple[float, float, float], cut: float) -> tuple[np.ndarray, np.ndarray]:
-    """The faces of a shape as quads (n, 4, 3) of unit size, a triangle with its last corner twice, none longer than
-    `cut` where the shape has this size; and their paints."""
+    """The faces of a shape of unit size as quads (n, 4, 3), and their paints.
+
+    A triangle repeats its last corner. No face is longer than `cut` when the shape has size `size`.
+    """
     shape, scale = mesh(kind), np.array(size)
     faces = np.array([[*face, face[-1]][:4] for face in shape.faces], int).reshape(-1, 4)
     quads, paints = shape.corners[faces], np.array(shape.paints, int)
@@ -141,12 +143,12 @@ def _faces(part: Moving, film: Film, frame: int, eye: Camera, own: Any, flat: bo
     seen = normals[:, 2] > 1e-9 * np.maximum(area, 1e-300)
     normals = normals[seen] / area[seen, None]
     table = np.array([to_rgb(own) if flat or p == OWN else to_rgb(PAINTS[p]) for p in range(len(PAINTS) + 1)])
-    if flat:  # marks must still be seen when all is in one colour
+    if flat:  # marks must stay visible when everything has one colour
         table[PALE] = _mixed(table[PALE], 0.6)
     shade = DIM + (1 - DIM) * np.clip(normals @ LIGHT, 0, None) / LIGHT[2]
     colours = np.clip(table[paints[seen]] * np.minimum(shade, 1.08)[:, None], 0, 1)
     depths = depth[seen].mean(axis=1)
-    if part.kind == "disc":  # its mark lies on the upper side, nearer than the faces' middles can tell
+    if part.kind == "disc":  # its mark lies on the upper side, nearer than the centres of the faces suggest
         above = np.sign(part.turn[frame][:, 2] @ eye.axes[2])
         depths = depths + above * _cut(part, film) * (paints[seen] != OWN)
     count = len(depths)
@@ -154,7 +156,7 @@ def _faces(part: Moving, film: Film, frame: int, eye: Camera, own: Any, flat: bo
 
 
 def segments(points: np.ndarray, eye: Camera, colours: np.ndarray, width: float) -> Seen:
-    """The pieces of a line through points (k, 3), with a colour each (k - 1, 3)."""
+    """The pieces of a line through points (k, 3), with one colour per piece (k - 1, 3)."""
     across, up, depth = eye.project(points)
     spots = np.stack([across, up], axis=1)
     outlines = np.stack([spots[:-1], spots[1:], spots[1:], spots[:-1]], axis=1)
@@ -164,7 +166,7 @@ def segments(points: np.ndarray, eye: Camera, colours: np.ndarray, width: float)
 
 
 def halves(points: np.ndarray, middle: np.ndarray, eye: Camera, colour: Any) -> np.ndarray:
-    """(k - 1, 3) the colours of a line's pieces, paler behind the middle."""
+    """(k - 1, 3) the colours of the pieces of a line, paler behind the middle."""
     depth = eye.project(points)[2]
     behind = 0.5 * (depth[1:] + depth[:-1]) < eye.project(middle)[2] - 1e-9
     return _mixed(np.broadcast_to(to_rgb(colour), (len(behind), 3)), FAR * behind)
@@ -188,8 +190,11 @@ def _lines(part: Moving, film: Film, frame: int, eye: Camera, own: Any) -> list[
 def body(
     copy: Copy, film: Film, frames: Sequence[int], eye: Camera, white: float = 0.0, ghost: bool = False
 ) -> list[Seen]:
-    """What the eye sees of one run at the first of the frames, mixed with so much white; not the parts that stay
-    where they are until a later one. A ghost is all in its method's colour."""
+    """What the camera sees of one run at the first of the frames, mixed with the fraction `white` of white.
+
+    Parts that stand in the same place at a later one of the frames are left out. A ghost is drawn entirely in its
+    method's colour.
+    """
     found, frame = [], frames[0]
     for part in copy.parts:
         own = copy.colour if ghost or part.colour is None else part.colour
@@ -203,14 +208,16 @@ def body(
             found.append(_faces(part, film, frame, eye, own, ghost))
     for seen in found:
         seen.colours[:] = _mixed(seen.colours, np.full(len(seen.depths), white))
-        # Runs that agree stand in one place: the first one is seen.
+        # Runs that agree stand in one place, and the first one is visible.
         seen.depths[:] -= 0.1 * film.extent * ghost
     return found
 
 
 def apart(film: Film, frames: Sequence[int]) -> list[int]:
-    """Those of the frames, from the last backwards, in which what moves does not stand where it stands in another;
-    the last alone of a body that turns in its place."""
+    """The frames, chosen backwards from the last, whose moving parts do not overlap.
+
+    Of a body that turns in place, only the last frame is left.
+    """
     solid = [part for part in film.copies[0].parts if part.kind in SOLID]
     parts = [part for part in solid if np.any(np.ptp(part.at, axis=0) > 0)]
     turning = [
@@ -230,7 +237,7 @@ def apart(film: Film, frames: Sequence[int]) -> list[int]:
 
 
 def ordered(parts: Sequence[Seen]) -> Seen:
-    """All shapes in one, those farthest from the eye first."""
+    """All shapes together, with those farthest from the eye first."""
     if not parts:
         return Seen(np.zeros((0, 4, 2)), np.zeros((0, 3)), np.zeros(0), np.zeros(0, bool), np.zeros(0))
     depths = np.concatenate([part.depths for part in parts])
@@ -256,7 +263,7 @@ def shadow(copy: Copy, film: Film, frame: int, eye: Camera) -> list[np.ndarray]:
         ):
             continue
         size = part.size[frame]
-        if part.kind == "arrow":  # a thick line: its outline has dents
+        if part.kind == "arrow":  # drawn as a thick line, because its outline is not convex
             corners = _times(
                 np.array([[1.0, 0, 0], [1, 0, 1], [-1, 0, 1], [-1, 0, 0]]) * size, part.turn[frame]
             )
@@ -272,7 +279,7 @@ def shadow(copy: Copy, film: Film, frame: int, eye: Camera) -> list[np.ndarray]:
 
 
 def cloud(copies: Sequence[Copy], film: Film) -> np.ndarray:
-    """(n, 3) points around which a picture of the whole film fits closely."""
+    """(n, 3) points that a picture of the whole film must contain."""
     frames = np.unique(np.linspace(0, len(film.times) - 1, 60).astype(int))
     points = [np.zeros((0, 3))]
     for part in (part for copy in copies for part in copy.parts if part.kind != "floor"):
@@ -287,7 +294,7 @@ def cloud(copies: Sequence[Copy], film: Film) -> np.ndarray:
 
 
 def grid(low: np.ndarray, high: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """A floor between two corners: a round distance of its lines, the lines (n, 2, 3) and the rim (4, 3)."""
+    """A floor between two corners: the round distance between its lines, the lines (n, 2, 3) and the rim (4, 3)."""
     longest = float(np.max((high - low)[:2])) or 1.0
     power = 10.0 ** np.floor(np.log10(longest / 8))
     step = float(next(x * power for x in (1, 2, 5, 10) if x * power >= longest / 8 * (1 - 1e-9)))

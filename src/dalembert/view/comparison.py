@@ -22,12 +22,12 @@ SIZES = {"path": (6.4, 4.4), "energy": (8.6, 3.6), "constraint": (8.6, 3.6)}
 
 
 class Run(NamedTuple):
-    """One of the runs compared, and how it is drawn."""
+    """One of the compared runs, and how it is drawn."""
 
     sol: Trajectory
     style: dict[str, Any]
     wider: float
-    """A factor for lines: the first are the widest, to be seen under those that agree with them."""
+    """A factor for line widths. The first lines are the widest, so that they show under lines that agree with them."""
 
 
 def compare(
@@ -41,11 +41,11 @@ def compare(
 ) -> Panels:
     """Draws runs of one system, by different methods or step sizes, and returns the axes by name.
 
-    `what` is "path" (of the coordinates `x` and `y`), "energy", "constraint", "integrals" (a row each, with running
-    means; `log=True` for log axes), or "all": the first three in one figure. Every method has one colour, in all
-    panels; larger steps of the same method are paler. Labels are the keys of a mapping, else `labels`, else the
-    methods' spellings. Energies are those of the method's own velocity, or with `full=False` of the velocity on
-    the constraint.
+    `what` is "path" (of the coordinates `x` and `y`), "energy", "constraint", "integrals" (one row per integral, with
+    running means; `log=True` for log axes), or "all", which puts the first three in one figure. Every method has one
+    colour in all panels, and larger steps of the same method are paler. Labels are the keys of a mapping, else
+    `labels`, else the methods' spellings. Energies are those of the method's own velocity or, with `full=False`, of
+    the velocity on the constraint.
     """
     if what not in KINDS:
         raise ValueError(f"compare draws one of {', '.join(KINDS)}; got {what!r}")
@@ -63,15 +63,15 @@ def compare(
 
 
 def _runs(runs: Any, labels: Sequence[str] | None) -> list[Run]:
-    """The runs with their styles, or a refusal."""
+    """The runs with their styles; raises ValueError if they cannot be compared."""
     if isinstance(runs, Mapping):
         if labels is not None:
             raise ValueError(
-                "the labels are the keys of the mapping already; leave labels out, or give a list"
+                "the labels are the keys of the mapping already; leave labels out, or give a list of runs"
             )
         runs, labels = list(runs.values()), [str(key) for key in runs]
     elif isinstance(runs, Trajectory):
-        raise ValueError("compare needs a list of trajectories, got one; for one alone see sol.plot")
+        raise ValueError("compare needs a list of trajectories, got one; to draw a single one, use sol.plot")
     sols = list(runs)
     if not sols:
         raise ValueError("compare needs one trajectory or more, got none")
@@ -91,7 +91,7 @@ def _runs(runs: Any, labels: Sequence[str] | None) -> list[Run]:
     if labels is None:
         labels = _labels(sols, spellings, steps)
     elif len(labels) != len(sols):
-        raise ValueError(f"there are {len(sols)} runs but {len(labels)} labels; give one a run")
+        raise ValueError(f"there are {len(sols)} runs but {len(labels)} labels; give one per run")
     styles = run_styles(spellings, steps)
     wider = np.linspace(1.7, 1.0, len(sols)) if len(sols) > 1 else [1.0]
     return [
@@ -101,7 +101,7 @@ def _runs(runs: Any, labels: Sequence[str] | None) -> list[Run]:
 
 
 def _same(a: Trajectory, b: Trajectory) -> bool:
-    """Whether both runs are of the same system with the same parameters, as far as they know it."""
+    """Whether both runs are of the same system with the same parameters, as far as the runs know them."""
     if a.system is not None and b.system is not None:
         return type(a.system) is type(b.system) and bool(
             eqx.tree_equal(as_arrays(a.system), as_arrays(b.system))
@@ -117,7 +117,7 @@ def _words(sol: Trajectory) -> str:
 
 
 def _labels(sols: list[Trajectory], spellings: list[str], steps: list[float]) -> list[str]:
-    """Spellings; with the step where runs differ in it, and a number where that is not enough."""
+    """The spellings, with the step size if runs of one method differ in it, and a number if that is not enough."""
     several = len(set(steps)) > 1
     plain = [
         f"{s}, {named.step_words(sol)}" if several else s for s, sol in zip(spellings, sols, strict=True)
@@ -152,7 +152,7 @@ def _words_of(what: str, runs: list[Run]) -> str:
 
 
 def _all(runs: list[Run], full: bool, x: str | None, y: str | None) -> tuple[Figure, Panels]:
-    """The path at the left, energy error and residual at the right; what a system does not have is left out."""
+    """The path at the left, energy error and residual at the right, without those that the system does not have."""
     first = runs[0].sol
     right = ["energy"]
     if first.system is None or first.system.constrained:
@@ -165,7 +165,7 @@ def _all(runs: list[Run], full: bool, x: str | None, y: str | None) -> tuple[Fig
         _panel(name, ax, runs, full, x, y)
         title(ax, _words_of(name, runs))
     if "constraint" in panels:
-        # Residuals begin at the start, errors one row later.
+        # Residuals begin at the start, but errors one row later.
         panels["energy"].sharex(panels["constraint"])
         panels["energy"].tick_params(labelbottom=False)
         panels["energy"].set_xlabel("")
@@ -176,7 +176,7 @@ def _all(runs: list[Run], full: bool, x: str | None, y: str | None) -> tuple[Fig
 
 
 def _heading(runs: list[Run]) -> str:
-    """System, time, and the step where all runs have the same."""
+    """The system, the time, and the step if it is the same for all runs."""
     ends = {f"{float(run.sol.t[-1]):.6g}" for run in runs}
     steps = {f"h = {float(run.sol.h):.4g}" for run in runs}
     words = [named.system_name(runs[0].sol)]
@@ -186,7 +186,7 @@ def _heading(runs: list[Run]) -> str:
 
 
 def _integrals(runs: list[Run], full: bool, log: bool) -> tuple[Figure, Panels]:
-    """A row an integral, with all runs."""
+    """One row per integral, with all runs."""
     found = [named.integrals(run.sol, None, full) for run in runs]
     figure, made = stacked(len(found[0]), width=9.0)
     panels = Panels(zip([x.name for x in found[0]], made, strict=True))
@@ -201,7 +201,7 @@ def _integrals(runs: list[Run], full: bool, log: bool) -> tuple[Figure, Panels]:
 
 
 def _legend(figure: Figure, runs: list[Run]) -> None:
-    """One legend at the right of all panels."""
+    """Draws one legend at the right of all panels."""
     from matplotlib.lines import Line2D
 
     kept = ("color", "ls", "label")

@@ -14,18 +14,18 @@ from dalembert.simulation import Trajectory
 from dalembert.view.names import ENERGY, Quantity, integrals, keeps_energy, method_name, symbol
 from dalembert.view.style import FLOOR, INTERVALS, envelope, extremes, log_ticks, run_styles
 
-# A residual at rounding jumps from row to row; its size is that of the largest in each of so many intervals.
+# A residual at rounding jumps from row to row, so the largest one in each of this many intervals is drawn.
 RESIDUALS = 80
-# A running mean over a twentieth of the run says nothing about fewer rows.
+# With fewer rows, a running mean over a twentieth of the run says nothing.
 FEWEST = 40
 
 
 def mean_window(t: Any, window: float | None) -> float | None:
-    """The window of the running mean: the one given, else a twentieth of the run; None for a run too short."""
+    """The window of the running mean: the given one, else a twentieth of the run; None if the run is too short."""
     if window is not None or len(t) < FEWEST:
         return window
-    # The mean is one of samples, which says little where some stand for much more time than others; the last row
-    # may follow sooner than the rest.
+    # The mean is taken over samples, which says little if some of them stand for much more time than others. The last
+    # row may follow sooner than the rest.
     gaps = np.diff(np.asarray(t, float))[:-1]
     return float(t[-1] - t[0]) / 20 if np.max(gaps) < 4 * np.min(gaps) else None
 
@@ -33,11 +33,11 @@ def mean_window(t: Any, window: float | None) -> float | None:
 def draw_deviation(
     ax: Axes, t: Any, values: Any, style: dict[str, Any], log: bool, window: float | None
 ) -> None:
-    """A deviation from the start as a thin light curve, and its running mean over it."""
+    """Draws a deviation from the start as a thin light curve, with its running mean on top."""
     t, values = np.asarray(t, float), np.asarray(values, float)
     deviation = values - values[0]
     if log:
-        # The start itself deviates by nothing, which has no logarithm.
+        # The deviation at the start is zero, which has no logarithm.
         t, deviation = t[1:], np.abs(deviation[1:])
     light = {"lw": 1.3, **style}
     mean = None if window is None else running_mean(t, deviation, window)
@@ -55,19 +55,19 @@ def draw_deviation(
 
 
 def name_deviation(ax: Axes, quantity: Quantity, log: bool) -> None:
-    """Label and limits of an axis of deviations."""
+    """Sets the label and the limits of an axis of deviations."""
     words = textwrap.fill(symbol(quantity.name), 18)
     ax.set_ylabel(words if quantity.kept else f"{words}\n(may change)")
     lines = [np.asarray(line.get_ydata(), float) for line in ax.lines]
     if log or any(np.any(y) for y in lines):
         return
-    # A deviation of nothing at all: the axis is as wide as rounding.
+    # If the deviation is exactly zero, the axis is as wide as rounding.
     size = np.finfo(float).eps * (abs(float(quantity.values[0])) or 1.0)
     ax.set_ylim(-size, size)
 
 
 def draw_residual(ax: Axes, t: Any, residual: Any, style: dict[str, Any]) -> None:
-    """A residual on a logarithmic axis, at its floor where it is zero."""
+    """Draws a residual on a logarithmic axis, with zeros at the lower end of the axis."""
     ax.plot(*envelope(t, np.maximum(np.asarray(residual, float), FLOOR), RESIDUALS), **{"lw": 1.3, **style})
     ax.set_yscale("log")
     log_ticks(ax)
@@ -76,7 +76,7 @@ def draw_residual(ax: Axes, t: Any, residual: Any, style: dict[str, Any]) -> Non
 
 @dataclass(frozen=True)
 class Curve:
-    """One run's line: times and values, with colour and dash ("-", "--" or ":")."""
+    """The line of one run: times and values, with colour and dash ("-", "--" or ":")."""
 
     label: str
     colour: str
@@ -96,7 +96,7 @@ class Panel:
 def panel(
     title: str, runs: Sequence[Trajectory], values: Sequence[Any], labels: Sequence[str] | None = None
 ) -> Panel:
-    """How far a quantity is from its start, in each of the runs."""
+    """The panel that shows how far a quantity is from its start in each of the runs."""
     return Panel(title, _curves(runs, [np.abs(x - x[0]) for x in values], labels))
 
 
@@ -115,10 +115,10 @@ def panels(
     labels: Sequence[str] | None = None,
     measured: Sequence[list[Quantity]] | None = None,
 ) -> list[Panel]:
-    """Energy error, deviation of each integral that the system names, and constraint residual of runs of one system.
+    """Panels for runs of one system: the energy error, the deviation of each named integral, the constraint residual.
 
-    Long runs are drawn as the largest value in each of some hundred intervals. `measured` are the integrals of
-    each run, where they are known already.
+    Long runs are drawn as the largest value in each of a few hundred intervals. `measured` holds the integrals of
+    each run if they are already known.
     """
     found = []
     for values in zip(*(measured or [integrals(run) for run in runs]), strict=True):

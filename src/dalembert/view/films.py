@@ -1,4 +1,4 @@
-"""The scenes of one run, or of several side by side, at chosen times: what every picture of motion is drawn from."""
+"""Films: the scenes of one run, or of several together, at chosen times, from which pictures of motion are drawn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from dalembert.view.meshes import mesh
 from dalembert.view.names import method_name
 from dalembert.view.style import run_styles
 
-# A frame follows another when something has turned or moved by about so much (radians; share of the picture).
+# A new frame begins when something has turned or moved by about this much (radians; fraction of the picture).
 TURN, MOVE = 0.35, 0.04
-# The rows from which that is judged.
+# The number of rows from which that is judged.
 LOOK = 4096
-# A part with no size of its own has this share of the picture for its unit.
+# A part without a size of its own uses this fraction of the picture as its unit.
 SHARE = 0.07
-# Frames of an animation where the user names no number; enough for 20 seconds.
+# The default number of frames of an animation, enough for 20 seconds.
 FRAMES = 600
 
 
 @dataclass(frozen=True)
 class Moving:
-    """A part at all frames: places (k, 3), turns (k, 3, 3), sizes (k, 3)."""
+    """A part at all frames: positions (k, 3), rotations (k, 3, 3) and sizes (k, 3)."""
 
     kind: str
     colour: str | None
@@ -43,12 +43,12 @@ class Copy:
     colour: str
     parts: list[Moving]
     rows: np.ndarray
-    """(k,) which row of the run each frame shows."""
+    """(k,) the row of the run that each frame shows."""
 
 
 @dataclass(frozen=True)
 class Film:
-    """Frames at times (k,) of one or more runs, and the corners of the room that they fill."""
+    """Frames of one or more runs at times (k,), and the corners of the box that they fill."""
 
     times: np.ndarray
     copies: list[Copy]
@@ -56,11 +56,11 @@ class Film:
     high: np.ndarray
     title: str
     end: float
-    """The time to which the runs went, which may be beyond the last frame."""
+    """The time at which the runs ended, which may be after the last frame."""
 
     @property
     def extent(self) -> float:
-        """The room's longest edge."""
+        """The longest edge of the box."""
         return float(np.max(self.high - self.low))
 
     @property
@@ -80,11 +80,13 @@ def _scene(system, t, q):
 
 
 def _of_rows(sol: Trajectory, rows: np.ndarray) -> list[Part]:
-    """The scene's parts at the given rows, leaves with the rows first."""
+    """The parts of the scene at the given rows; the first axis of every leaf is the row."""
     if sol.system is None:
-        raise ValueError("a scene needs the system, which this run was loaded without; load(..., system=)")
+        raise ValueError(
+            "a scene needs the system, but this run was loaded without it; use load(..., system=)"
+        )
     if np.ndim(sol.q) == 3:
-        raise ValueError("a scene is of one trajectory: sol.member(i)")
+        raise ValueError("a scene shows one trajectory, but this is an ensemble; take sol.member(i)")
     return over_rows(_scene)(sol.system, np.asarray(sol.t)[rows], np.asarray(sol.q)[rows])
 
 
@@ -98,7 +100,7 @@ def _orientation(part: Part) -> np.ndarray:
 
 
 def _reach(part: Part) -> np.ndarray:
-    """(k, 3) half the edges of the upright box around the part; nothing for what has no size of its own."""
+    """(k, 3) half the edges of the upright box around the part; zero for a part without a size of its own."""
     points = mesh(part.kind).points if part.kind not in ("trace", "floor") else np.zeros((1, 3))
     half = np.max(np.abs(points), axis=0) * np.asarray(part.size) * (not part.relative)
     return np.einsum("kij,kj->ki", np.abs(np.asarray(part.turn)), half)
@@ -119,7 +121,7 @@ def _room(copies: Sequence[list[Part]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _stride(parts: list[Part], extent: float) -> int:
-    """How many rows may lie between two frames before something jumps."""
+    """The largest number of rows between two frames for which nothing jumps."""
     steps = []
     for part in parts:
         if part.kind in ("floor", "tile", "trace") or len(part.at) < 2:
@@ -139,11 +141,11 @@ def film(
     labels: Sequence[str] | None = None,
     unit: float | None = None,
 ) -> Film:
-    """The scenes of runs of one system at the same times, at most `frames` of them.
+    """The scenes of runs of one system at the same times, with at most `frames` frames.
 
-    Without `t` they begin at the start and follow each other closely enough to see how things turn; a long run
-    is then shown in part. `t=(a, b)` shows that interval, whatever its length. Things with no size of their own get a
-    share of `unit`, by default of the room that the motion fills.
+    Without `t`, frames begin at the start and follow each other closely enough to show how things turn, so only part
+    of a long run is shown. `t=(a, b)` shows that interval, whatever its length. Things without a size of their own get
+    a fraction of `unit`, by default of the box that the motion fills.
     """
     runs = [runs] if isinstance(runs, Trajectory) else list(runs)
     if not runs:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MAP = "viridis"
 ENDED = "#b8b8b8"
-"""The colour of trajectories that ended early, and of those not computed yet."""
+"""The colour of trajectories that ended early or have not been computed yet."""
 
 
 def sweep_map(
@@ -28,12 +28,12 @@ def sweep_map(
     label: str | None = None,
     axes: "Sequence[Axes] | None" = None,
 ) -> "list[Axes]":
-    """Draws `variable` of a sweep's dataset over its dimensions x and y, one panel for each value along `panels`.
+    """Draws `variable` of a sweep's dataset over its dimensions x and y, with one panel per value along `panels`.
 
-    Any further dimension is a mistake: choose from it, or reduce it, first (`data.sel(...)`, `data.max("sample")`).
-    Colours are logarithmic in the absolute value, within `limits`, the same for all panels; `log=False` shows the
-    values as they are. A panel that lies below the limits says how far. Grey is where a trajectory ended early or is
-    still missing.
+    The variable must have no further dimension: first choose one value along it, or reduce it (`data.sel(...)`,
+    `data.max("sample")`). Colours are logarithmic in the absolute value, within `limits`, which are the same for all
+    panels; `log=False` shows the values as they are. A panel whose values all lie below the limits states its largest
+    value. Grey marks trajectories that ended early or are still missing.
     """
     table = _table(data, variable, x, y, panels)
     values = table.values.astype(float)
@@ -104,7 +104,7 @@ def _norm(values: np.ndarray, log: bool, limits: tuple[float, float] | None) -> 
 
 
 def _edges(centres: np.ndarray) -> np.ndarray:
-    """The borders between cells: half way, or by the same factor where values grow so."""
+    """The borders between cells: half way between values, or at their geometric mean if values grow by a factor."""
     centres = np.asarray(centres, float)
     if len(centres) < 2:
         return centres[0] + np.array([-0.5, 0.5])

@@ -1,19 +1,21 @@
-"""Shapes of unit size for the parts of a scene, as flat faces with a shade each, and as lines."""
+"""Shapes of unit size for the parts of a scene, as flat faces with one paint each, and as lines."""
 
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-# What a face is painted with: the part's own colour, or one of these.
+# The paint of a face: the part's own colour, or one of these.
 OWN, DARK, PALE, RED, GREEN, BLUE = range(6)
 PAINTS = {DARK: "#2e3440", PALE: "#f2f4f8", RED: "#c0392b", GREEN: "#2e8b57", BLUE: "#2c5aa0"}
 
 
 @dataclass(frozen=True)
 class Mesh:
-    """Corners (n, 3), flat faces of three or four of them counted against the clock from outside, a paint per face; and
-    lines, each an array (k, 3)."""
+    """Corners (n, 3), flat faces with one paint per face, and lines, each an array (k, 3).
+
+    A face has three or four corners, anticlockwise as seen from outside.
+    """
 
     corners: np.ndarray
     faces: tuple[tuple[int, ...], ...]
@@ -22,11 +24,11 @@ class Mesh:
 
     @property
     def points(self) -> np.ndarray:
-        """(n, 3) all corners, and the points of all lines."""
+        """(n, 3) all corners and the points of all lines."""
         return np.concatenate([self.corners, *self.lines])
 
     def triangles(self, paint: int) -> np.ndarray:
-        """(k, 3) the faces of one paint, cut into triangles."""
+        """(k, 3) the faces with this paint, cut into triangles."""
         found = [
             (face[0], face[i], face[i + 1])
             for face, own in zip(self.faces, self.paints, strict=True)
@@ -56,12 +58,12 @@ def _changed(mesh: Mesh, matrix: np.ndarray, shift=(0.0, 0.0, 0.0)) -> Mesh:
 
 
 def _block() -> Mesh:
-    """Edges of length 1 about the origin."""
+    """A cube with edges of length 1 about the origin."""
     return _changed(_plate([(0.5, 0.0), (0.5, 1.0)]), np.eye(3), (0, 0, -0.5))
 
 
 def _plate(outline: list[tuple[float, float]]) -> Mesh:
-    """A plate of thickness 1 along y on z = 0; the outline says how far it reaches to both sides at some heights."""
+    """A plate of thickness 1 along y that stands on z = 0; the outline gives its half width at some heights."""
     corners = np.array(
         [[x, y, z] for r, z in outline for x, y in ((-r, -0.5), (r, -0.5), (r, 0.5), (-r, 0.5))]
     )
@@ -74,7 +76,10 @@ def _plate(outline: list[tuple[float, float]]) -> Mesh:
 
 
 def _turned(profile: list[tuple[float, float]], paints: list[int], sides: int = 24) -> Mesh:
-    """The surface that a profile of (radius, z) sweeps about z, a paint per ring; a side lies across the first axis."""
+    """The surface that a profile of (radius, z) sweeps about z, with one paint per ring.
+
+    The middle of one side lies on the first axis.
+    """
     angles = 2 * np.pi * (np.arange(sides) - 0.5) / sides
     corners = np.array([[r * np.cos(a), r * np.sin(a), z] for r, z in profile for a in angles])
     faces = []
@@ -91,23 +96,23 @@ def _turned(profile: list[tuple[float, float]], paints: list[int], sides: int = 
 
 
 def _marked(mesh: Mesh, sides: int, marks: dict[int, tuple[int, ...]], paint: int) -> Mesh:
-    """The same with other paint on some sides of some rings: marks in the surface, where none can hide another."""
+    """The mesh with another paint on some sides of some rings: marks within the surface cannot hide each other."""
     paints = [paint if i % sides in marks.get(i // sides, ()) else old for i, old in enumerate(mesh.paints)]
     return Mesh(mesh.corners, mesh.faces, tuple(paints), mesh.lines)
 
 
 def _cylinder(sides: int = 10) -> Mesh:
-    """Radius 1, height 1 about the origin, along z."""
+    """A cylinder of radius 1 and height 1 about the origin, along z."""
     return _turned([(0, -0.5), (1, -0.5), (1, 0.5), (0, 0.5)], [OWN] * 3, sides)
 
 
-# z to y: the axle of a wheel is its second axis.
+# Takes z to y, because the axle of a wheel is its second axis.
 _AXLE = np.array([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]])
 
 
 @cache
 def mesh(kind: str) -> Mesh:
-    """The shape of a kind of part; parts scale, turn and move it."""
+    """The shape of a kind of part, which each part scales, turns and moves."""
     if kind == "wheel":
         return _wheel()
     if kind == "tyre":
@@ -166,7 +171,7 @@ def mesh(kind: str) -> Mesh:
 
 
 def _wheel(sides: int = 40) -> Mesh:
-    """A dark tyre, and sides of the own colour with five pale windows, one of them dark: one sees it roll."""
+    """A wheel with a dark tyre and sides of its own colour with five windows, of which one is dark to show rolling."""
     profile = [(0, -0.5), (0.24, -0.5), (0.68, -0.5), (0.84, -0.5), (1.0, -0.3)]
     profile += [(r, -z) for r, z in reversed(profile)]
     body = _turned(profile, [OWN, OWN, OWN, DARK, DARK, DARK, OWN, OWN, OWN], sides)
@@ -178,7 +183,7 @@ def _wheel(sides: int = 40) -> Mesh:
 
 
 def _disc(sides: int = 48) -> Mesh:
-    """A mark along the first axis on both faces, and three lesser ones."""
+    """A disc with a mark along the first axis on both faces, and three smaller marks."""
     profile = [(0, -0.5), (0.14, -0.5), (0.7, -0.5), (0.9, -0.5), (1, -0.5)]
     profile += [(r, -z) for r, z in reversed(profile)]
     body = _turned(profile, [OWN] * 9, sides)
@@ -188,7 +193,7 @@ def _disc(sides: int = 48) -> Mesh:
 
 
 def _checked_ball(sides: int = 24, rings: int = 12) -> Mesh:
-    """Eight octants, of its own colour and pale in turn."""
+    """A ball with eight octants, alternately of its own colour and pale."""
     turns = np.linspace(-0.5 * np.pi, 0.5 * np.pi, rings + 1)
     profile = [(0.0 if i in (0, rings) else float(np.cos(x)), float(np.sin(x))) for i, x in enumerate(turns)]
     ball = _turned(profile, [OWN] * rings, sides)

@@ -1,4 +1,4 @@
-"""What a run's figures show, by name: coordinates, velocities and integrals, and how their names are written."""
+"""The quantities that figures of a run show, by name: coordinates, velocities and integrals; and their symbols."""
 
 import inspect
 import re
@@ -22,7 +22,7 @@ ENERGY, MOVING = "energy", "moving energy"
 
 
 def symbol(name: str) -> str:
-    """A name as figures write it: Greek letters as such, digits at the end as an index."""
+    """A name as figures write it: with Greek letters, and digits at the end as an index."""
     found = re.fullmatch(r"([A-Za-z]+?)(\d*)('?)", name)
     if found is None:
         return name
@@ -47,12 +47,12 @@ def system_name(sol: Trajectory) -> str:
 
 
 def step_words(sol: Trajectory) -> str:
-    """The step size; of steps that differ the first."""
+    """The step size, or the first step size if steps differ."""
     return f"{'first ' * ('h' in sol.step_data)}h = {float(sol.h):.4g}"
 
 
 def span_words(sol: Trajectory) -> str:
-    """From when to when."""
+    """The time span of the run."""
     return f"t = {float(sol.t[0]):g} to {float(sol.t[-1]):g}"
 
 
@@ -62,7 +62,7 @@ def coordinates(sol: Trajectory) -> tuple[str, ...]:
 
 
 def angles(sol: Trajectory) -> tuple[str, ...]:
-    """The coordinates of period 2 pi; a run without its system knows those that are measured in rad."""
+    """The coordinates of period 2 pi; for a run without its system, those measured in rad."""
     if sol.system is not None:
         return sol.system.angles
     return tuple(name for name, unit in _units(sol).items() if unit == "rad")
@@ -74,32 +74,32 @@ def _units(sol: Trajectory) -> dict[str, str]:
 
 
 def group_name(sol: Trajectory) -> str | None:
-    """The Lie group of the configurations."""
+    """The name of the Lie group of the configurations; None if there is none."""
     if Trait.GROUP not in sol.traits:
         return None
     return lower(sol.system).space.name if sol.system is not None else (sol.stored or {}).get("group")
 
 
 def keeps_energy(sol: Trajectory) -> bool:
-    """Whether the exact motion keeps the energy, as far as the system's description tells."""
+    """Whether the exact motion keeps the energy, as far as the description of the system says."""
     return sol.system is None or lower(sol.system).conservative
 
 
 def velocities(sol: Trajectory) -> tuple[str, ...]:
-    """The names of the velocities: a coordinate's has a prime, others have names of their own."""
+    """The names of the velocities: that of a coordinate has a prime, and others have their own names."""
     stored = sol.stored or {}
     names = sol.system.velocity_names if sol.system is not None else tuple(stored["velocities"])
     return tuple(f"{x}'" if x in coordinates(sol) else x for x in names)
 
 
 def with_unit(sol: Trajectory, name: str) -> str:
-    """The label of an axis: the symbol of a coordinate, and its unit where there is one."""
+    """The label of an axis: the symbol of a coordinate, and its unit if it has one."""
     unit = _units(sol).get(name) or ("rad" if name in angles(sol) else "")
     return f"{symbol(name)} ({unit})" if unit else symbol(name)
 
 
 def _arguments(function: Callable) -> int:
-    """How many arguments a function needs."""
+    """The number of arguments that a function needs."""
     given = inspect.signature(function).parameters.values()
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(p.kind in plain and p.default is p.empty for p in given)
@@ -107,7 +107,7 @@ def _arguments(function: Callable) -> int:
 
 @cache
 def _named(name: str) -> Callable:
-    """The integral of this name, as a function of the system too: systems of other numbers share what is compiled."""
+    """The integral of this name as a function that also takes the system, so that systems share compiled code."""
 
     def function(system, t, q, v):
         own = system.integrals()[name]
@@ -117,7 +117,10 @@ def _named(name: str) -> Callable:
 
 
 def values_of(sol: Trajectory, name: str, function: Callable | None = None) -> np.ndarray:
-    """(K,) a function of (q, v), or of (t, q, v), at every row; without one the system's integral of this name."""
+    """(K,) the values of a function of (q, v), or of (t, q, v), at every row.
+
+    Without a function, it is the system's integral of this name.
+    """
     if function is None:
         found = over_rows(_named(name))(sol.system, sol.t, sol.q, sol.v)
     elif not callable(function):
@@ -131,7 +134,7 @@ def values_of(sol: Trajectory, name: str, function: Callable | None = None) -> n
 
 
 class Quantity(NamedTuple):
-    """One number a row."""
+    """A quantity with one number per row."""
 
     name: str
     values: np.ndarray
@@ -142,8 +145,10 @@ class Quantity(NamedTuple):
 def integrals(
     sol: Trajectory, names: Sequence[str] | Mapping[str, Callable] | None = None, full: bool = False
 ) -> list[Quantity]:
-    """The energy, the moving energy of affine constraints, and what the system names; or those of these names, or
-    the functions of (q, v) given."""
+    """The energy, the moving energy of affine constraints, and the integrals that the system names.
+
+    `names` chooses some of them, or maps names to functions of (q, v).
+    """
     if isinstance(names, Mapping):
         found = [Quantity(name, values_of(sol, name, function), True) for name, function in names.items()]
     else:
@@ -183,7 +188,7 @@ def quantity(sol: Trajectory, name: str) -> np.ndarray:
 
 
 def phase_names(sol: Trajectory, x: str | None, y: str | None) -> tuple[str, str]:
-    """What a phase portrait shows, where one name or both are left out."""
+    """The two quantities of a phase portrait, with defaults for names that are left out."""
     names, rates = coordinates(sol), velocities(sol)
     if x is None:
         of = y[:-1] if y is not None and y.endswith("'") else None

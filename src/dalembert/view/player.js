@@ -1,6 +1,6 @@
-// What is done: curves beside the picture, playing, turning. Follows player_scene.js in the page's one script.
+// What the reader does: curves beside the picture, playing, turning. It follows player_scene.js in the page's script.
 
-// ---- Panels: curves on log axes, drawn when the page changes; the cursor is an element that moves.
+// ---- Panels: curves on log axes, drawn when the page changes. The cursor is an element that moves.
 const digits = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
 const superscript = (n) => (n < 0 ? "\u207b" : "") + [...String(Math.abs(n))].map((c) => digits[c]).join("");
 const short = (x) => String(Number(x.toPrecision(6)));

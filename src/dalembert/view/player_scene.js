@@ -1,5 +1,5 @@
-// What is seen: the parts of all runs at `place`, a frame number that may lie between two frames.
-// Columns of the film are one number, or the first and packed differences from it.
+// What the reader sees: the parts of all runs at `place`, a frame number that may lie between two frames.
+// A column of the film is one number, or the first number and the packed differences from it.
 const film = JSON.parse(document.getElementById("film").textContent);
 const element = (id) => document.getElementById(id);
 const unpack = (text) => new Float32Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
@@ -17,7 +17,7 @@ const extent = Math.max(...film.high.map((x, i) => x - film.low[i]));
 const mix = (a, b, share) => a + (b - a) * share;
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 
-// Between frames places move straight and rotations along the shorter arc.
+// Between frames, places move along straight lines and rotations along the shorter arc.
 function between(columns, frame) {
   const i = Math.min(Math.floor(frame), Math.max(last - 1, 0)), j = Math.min(i + 1, last), share = frame - i;
   return columns.map((value) => mix(value(i), value(j), share));
@@ -31,7 +31,7 @@ function matrix([a, b, c, w]) {
   ];
 }
 
-// ---- Shapes. Long faces are cut, since faces are sorted by the depth of their middles.
+// ---- Shapes. Long faces are cut, because faces are sorted by the depth of their centres.
 const solids = film.copies[0].parts.filter((part) => film.meshes[part.kind].faces.length && part.kind !== "tile");
 const middle = (frame) => {
   const places = (solids.length ? solids : film.copies[0].parts).map((part) => between(part.at, frame));
@@ -39,7 +39,7 @@ const middle = (frame) => {
   return [0, 1, 2].map((i) => good.reduce((sum, p) => sum + p[i], 0) / Math.max(good.length, 1));
 };
 const centre = middle(0);
-// How large the thing is that moves; particles have no size of their own.
+// The size of the thing that moves; particles have no size of their own.
 const sized = solids.filter((part) => part.kind !== "point");
 const body = !sized.length ? extent / 6 : Math.max(extent / 500, ...sized.map((part) => {
   const size = Math.max(...part.size.map((value) => value(0)));
@@ -67,7 +67,7 @@ function refined(part) {
 }
 for (const copy of film.copies) for (const part of copy.parts) part.mesh = refined(part);
 
-// ---- The camera: turned about a target, mildly in perspective.
+// ---- The camera turns about a target, with a mild perspective.
 const canvas = element("view"), context = canvas.getContext("2d");
 const ghosts = document.createElement("canvas"), ghostly = ghosts.getContext("2d");
 const wide = film.high[0] - film.low[0] >= film.high[1] - film.low[1];
@@ -86,7 +86,7 @@ function look(eye, target, scale, x, y) {
   return { project, turn, target, scale };
 }
 function filled() {
-  // What the motion fills of the picture as it is first seen, in units of the scene.
+  // The part of the first picture that the motion fills, in units of the scene.
   const flat = look(home(), room, 1, 0, 0), box = [Infinity, Infinity, -Infinity, -Infinity];
   const samples = Array.from({ length: Math.min(last + 1, 40) }, (_, i) => Math.round((i * last) / Math.min(last || 1, 39)));
   for (const part of film.copies.flatMap((copy) => copy.parts)) for (const frame of samples) {
@@ -108,7 +108,7 @@ function aim(width, height) {
   return look(camera, target, scale, width / 2 - shift[0] + camera.x, height / 2 - shift[1] + camera.y);
 }
 
-// ---- Colours: dark ones are lifted where the page is dark.
+// ---- Colours. Dark ones are made lighter on a dark page.
 const darkness = matchMedia("(prefers-color-scheme: dark)");
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name);
 const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
@@ -223,7 +223,7 @@ function solid(ctx, copies, wanted) {
       }
     }
   }
-  // Neighbours of one colour make one path: the canvas is much faster with few of them.
+  // Neighbours of one colour make one path, because the canvas is much faster with few paths.
   let open = null;
   const close = () => {
     if (!open) return;

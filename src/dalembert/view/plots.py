@@ -1,4 +1,4 @@
-"""Figures of one trajectory, and of several methods side by side."""
+"""Figures of one trajectory, and energy errors of several runs in one figure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -32,9 +32,9 @@ __all__ = ["COLOURS", "Plots", "compare_energies", "method_style"]
 
 # Ticks of an angle from -pi to pi.
 TURN = [r"-$\mathrm{\pi}$", r"-$\mathrm{\pi}$/2", "0", r"$\mathrm{\pi}$/2", r"$\mathrm{\pi}$"]
-# Phase portraits of more rows than this are dots.
+# Phase portraits of more rows than this are drawn with dots.
 DOTS = 3000
-# Lines through more points than this are drawn as pixels in files of vectors, which stay small.
+# Lines through more points than this are drawn as pixels, so that vector files stay small.
 PIXELS = 20_000
 
 
@@ -44,23 +44,23 @@ def _of_quaternions(q: np.ndarray) -> np.ndarray:
 
 # Rotation matrices from the rows of a run, by the group's name.
 ROTATIONS = {"SO(3)": lambda q: q.reshape(-1, 3, 3), "S^3": _of_quaternions}
-# Columns: what lies across the picture, up, and towards the eye, which looks from (2, 1, 1).
+# The columns are the directions across the picture, up, and towards the eye, which looks from (2, 1, 1).
 _EYE = np.array([2.0, 1.0, 1.0]) / np.sqrt(6)
 _ACROSS = np.cross([0, 0, 1], _EYE) / np.linalg.norm(np.cross([0, 0, 1], _EYE))
 SIGHT = np.stack([_ACROSS, np.cross(_EYE, _ACROSS), _EYE], axis=1)
 
 
 class Plots:
-    """The pictures of one trajectory; each method draws into `ax`, or a new figure, and returns the axes."""
+    """The figures of one trajectory. Each method draws into `ax`, or into a new figure, and returns the axes."""
 
     def __init__(self, trajectory: Trajectory):
         self.trajectory = trajectory
 
     def energy(self, ax: Axes | None = None, full: bool = False, **style: Any) -> Axes:
-        """The relative energy error against time, on a log axis; where work is done, the balance of the two.
+        """The relative energy error against time on a log axis, or the energy balance if work is done.
 
-        Where forces, time or affine constraints change the energy, a pale curve shows its change, and the other one
-        what the work done leaves of it, which is the error.
+        If forces, time or affine constraints change the energy, a pale curve shows its change, and the other curve
+        shows the change less the work done, which is the error.
         """
         sol = self.trajectory
         ax = axes(ax)
@@ -104,20 +104,22 @@ class Plots:
         ax.plot(t, h, **style)
         if len(h) and np.max(h) > 20 * np.min(h):
             ax.set_yscale("log")
-        elif len(h) and np.ptp(h) < 1e-6 * np.max(h):  # rounding is no picture
+        elif len(h) and np.ptp(h) < 1e-6 * np.max(h):  # differences at rounding are not shown
             ax.set_ylim(0.5 * np.max(h), 1.5 * np.max(h))
         ax.set(xlabel="t", ylabel="h")
         title(ax, f"step size, {named.system_name(sol)}, {named.step_words(sol)}")
         return ax
 
     def axis(self, which: int = 3, ax: Axes | None = None, **style: Any) -> Axes:
-        """Of a body on SO(3) or S^3: where its axis 1, 2 or 3 points, on the unit sphere seen from above and aside;
-        fainter behind the sphere."""
+        """The direction of axis 1, 2 or 3 of a body on SO(3) or S^3, drawn on the unit sphere.
+
+        The sphere is seen obliquely from above, and the curve is fainter behind it.
+        """
         sol = self.trajectory
         group = named.group_name(sol)
         if group not in ROTATIONS:
             raise ValueError(
-                f"axis draws rotations, configurations of {named.system_name(sol)} are not; use path(x, y)"
+                f"axis draws rotations, but configurations of {named.system_name(sol)} are none; use path(x, y)"
             )
         if which not in (1, 2, 3):
             raise ValueError(f"a body has the axes 1, 2 and 3, got {which!r}")
@@ -145,14 +147,17 @@ class Plots:
         return ax
 
     def path(self, x: str | None = None, y: str | None = None, ax: Axes | None = None, **style: Any) -> Axes:
-        """One coordinate against another, by name; the first two by default, the third axis of a rotating body."""
+        """One coordinate against another, by name.
+
+        The default is the first two coordinates, or the third axis of a rotating body.
+        """
         sol = self.trajectory
         if x is None and y is None and named.group_name(sol) in ROTATIONS:
             return self.axis(ax=ax, **style)
         names = named.coordinates(sol)
         if len(names) < 2:
             raise ValueError(
-                f"path needs two coordinates, {named.system_name(sol)} has one; plot sol.t against sol.q"
+                f"path needs two coordinates, but {named.system_name(sol)} has one; plot sol.t against sol.q"
             )
         x, y = x or names[0], y or names[1]
         for name in (x, y):
@@ -170,7 +175,7 @@ class Plots:
         ax.plot(xs[:1], ys[:1], "o", ms=6, color="black", zorder=3)
         ax.set(xlabel=named.with_unit(sol, x), ylabel=named.with_unit(sol, y))
         title(ax, f"{named.system_name(sol)}, {named.span_words(sol)} (start marked)")
-        if not {x, y} & set(named.angles(sol)):  # an angle has no length to compare with
+        if not {x, y} & set(named.angles(sol)):  # an angle has no length to compare
             ax.set_aspect("equal", adjustable="datalim")
         short_numbers(ax, 4)
         return ax
@@ -184,11 +189,12 @@ class Plots:
         full: bool = False,
         **style: Any,
     ) -> Panels:
-        """Deviations from the start against time, a row each: of the energy, the moving energy of affine constraints
-        and the integrals that the system names; their running means, over `window` units of time, are drawn strong.
+        """Deviations from the start against time, one row per quantity.
 
-        `names` chooses, or is a mapping from names to functions of (q, v), or (t, q, v), of your own. `log=True`
-        draws absolute values on a log axis, `full=True` the energy of the method's own velocity.
+        The quantities are the energy, the moving energy of affine constraints, and the integrals that the system
+        names. Strong lines are their running means over `window` units of time. `names` chooses some of them, or maps
+        names to your own functions of (q, v) or (t, q, v). `log=True` draws absolute values on a log axis. `full=True`
+        draws the energy of the method's own velocity.
         """
         sol = self.trajectory
         found = named.integrals(sol, names, full)
@@ -206,8 +212,8 @@ class Plots:
     def phase(self, x: str | None = None, y: str | None = None, ax: Axes | None = None, **style: Any) -> Axes:
         """A phase portrait: a coordinate against its velocity, or two quantities by name, such as "xi" and "xi'".
 
-        Angles lie in (-pi, pi]. By default the first angle is drawn, else the first coordinate; of a body on a
-        group the first two velocities. Long runs are dots.
+        Angles lie in (-pi, pi]. The default is the first angle, else the first coordinate, or the first two velocities
+        of a body on a group. Long runs are drawn with dots.
         """
         sol = self.trajectory
         x, y = named.phase_names(sol, x, y)
@@ -236,7 +242,7 @@ class Plots:
     def coordinates(
         self, names: Sequence[str] | None = None, ax: Axes | Sequence[Axes] | None = None, **style: Any
     ) -> Panels:
-        """Every coordinate against time, or those of these names, one axes each."""
+        """Every coordinate, or every one in `names`, against time in its own axes."""
         sol = self.trajectory
         known = named.coordinates(sol)
         chosen = list(known) if names is None else [names] if isinstance(names, str) else list(names)
@@ -254,8 +260,10 @@ class Plots:
         return panels
 
     def scene(self, t: Any = None, times: Any = None, view: Any = "oblique", ax: Axes | None = None) -> Axes:
-        """The path in space with the body at several times, see `dalembert.view.stills.scene`; `view` is "oblique",
-        "top", "side" or (azimuth, elevation) in degrees."""
+        """The path in space with the body at several times; see `dalembert.view.stills.scene`.
+
+        `view` is "oblique", "top", "side" or (azimuth, elevation) in degrees.
+        """
         from dalembert.view.stills import scene
 
         return scene(self.trajectory, t=t, times=times, view=view, ax=ax)
@@ -274,14 +282,14 @@ class Plots:
 def _rows(
     ax: Axes | Sequence[Axes] | None, names: Sequence[str], columns: int = 1, height: float = 1.7
 ) -> Panels:
-    """One axes a name: new ones below each other, or those given."""
+    """One axes per name: new ones below each other, or the given ones."""
     if ax is None:
         return Panels(zip(names, stacked(len(names), columns, height)[1], strict=True))
     given = [ax] if isinstance(ax, Axes) else list(ax)
     if len(given) != len(names):
         raise ValueError(
-            f"there are {len(names)} curves to draw ({', '.join(names)}), each in axes of its own, but ax holds "
-            f"{len(given)}; give as many, or fewer names"
+            f"there are {len(names)} curves to draw ({', '.join(names)}), each in its own axes, but ax holds "
+            f"{len(given)}; give as many axes, or fewer names"
         )
     for one in given:
         axes(one).set_xlabel("t")

@@ -18,12 +18,12 @@ from dalembert.simulation import SimulationError, Trajectory, simulate
 from dalembert.view.style import FLOOR, axes, log_numbers, log_ticks, run_styles, title
 
 MARKERS = "osD^vP*X"
-# Each run is timed so often, in turn with all others, and the shortest time counts.
+# Each run is timed this often, in turn with all others, and the shortest time counts.
 ROUNDS = 5
 
 
 class Curve(NamedTuple):
-    """The errors of one method, coarsest step first; runs that failed are left out."""
+    """The errors of one method, with the coarsest step first; runs that failed are left out."""
 
     method: Method
     h: np.ndarray
@@ -31,11 +31,11 @@ class Curve(NamedTuple):
     work: np.ndarray
     error: np.ndarray
     order: float
-    """Fitted above rounding; NaN where fewer than three errors lie above it."""
+    """The order fitted above rounding; NaN if fewer than three errors lie above it."""
 
 
 class WorkPrecision(NamedTuple):
-    """The axes drawn into, and the numbers drawn, by label."""
+    """The axes of the figure, and the drawn numbers by label."""
 
     ax: Axes
     curves: dict[str, Curve]
@@ -57,12 +57,12 @@ def work_precision(
 ) -> WorkPrecision:
     """Draws the error after the time t against the work, on log axes, with the fitted order of each method.
 
-    Work is the number of steps, of a composition times its stages; `against="h"` shows the step size and
-    `against="time"` measured times, all as multiples of the first run's; of short runs those are mostly the call's.
-    Steps are adjusted so that an even number
-    of them makes t. Errors are root mean squares relative to the motion, of q or of v. `reference` is a method,
-    or a function (t, q0, v0) -> (q, v); by default the system's closed `solution`, else Reference(). Orders come
-    from the last four (or three) errors above rounding. A method that chooses its steps is measured where it ends.
+    Work is the number of steps, multiplied by the number of stages for a composition. `against="h"` shows the step
+    size. `against="time"` shows measured times as multiples of the first run's; for short runs they are mostly the
+    overhead of the call. Steps are adjusted so that an even number of them makes t. Errors are root mean squares of q
+    or v, relative to the motion. `reference` is a method, or a function (t, q0, v0) -> (q, v); the default is the
+    system's closed `solution`, else Reference(). Orders come from the last four (or three) errors above rounding. A
+    method that chooses its steps is measured where its run ends.
     """
     chosen = _chosen(methods)
     counts = _counts(h, t)
@@ -92,7 +92,7 @@ def work_precision(
 
 
 def _chosen(methods: Any) -> dict[str, Method]:
-    """Methods by label."""
+    """The methods by label."""
     if isinstance(methods, Method):
         methods = [methods]
     if not isinstance(methods, Mapping):
@@ -110,7 +110,10 @@ def _chosen(methods: Any) -> dict[str, Method]:
 
 
 def _counts(h: Any, t: float) -> list[int]:
-    """Even numbers of steps, coarsest first: a mode that changes sign every step has two different errors."""
+    """The numbers of steps, coarsest first.
+
+    They are even, because a mode that changes sign every step gives different errors for odd numbers.
+    """
     sizes = np.atleast_1d(np.asarray(h, float))
     if sizes.ndim != 1 or not sizes.size or not np.all(np.isfinite(sizes)) or np.any(sizes <= 0):
         raise ValueError(f"h must be a list of positive step sizes, got {h!r}")
@@ -122,7 +125,7 @@ def _counts(h: Any, t: float) -> list[int]:
 
 
 def _run(system, method, q0, v0, h: float, steps: int, t0: float) -> Trajectory | None:
-    """The run; None where it fails, for a step too large perhaps."""
+    """The run; None if it fails, perhaps because the step is too large."""
     try:
         return simulate(system, method, q0, v0, h=h, steps=steps, save_every=steps, t0=t0)
     except SimulationError:
@@ -140,7 +143,7 @@ def _exact(system: Any, reference: Any, q0: np.ndarray, v0: np.ndarray, t0: floa
             system.solution(np.zeros(1), q0, v0)
             reference = system.solution
         except ValueError:
-            pass  # none for these parameters
+            pass  # no closed solution for these parameters
     if reference is None:
         reference = Reference()
     if isinstance(reference, Method):
@@ -183,7 +186,7 @@ def _error(sol: Trajectory, exact: Callable, of: str, t: float, t0: float) -> fl
 
 
 def _stages(method: Method) -> int:
-    """How many steps of the basic method one step takes."""
+    """The number of steps of the basic method in one step."""
     return len(fractions(method.order)) if isinstance(method, Composition) else 1
 
 
@@ -193,14 +196,14 @@ def _order(h: np.ndarray, errors: np.ndarray) -> float:
 
 
 def _times(runs: Mapping[str, Sequence[tuple[int, Callable]]]) -> dict[tuple[str, int], float]:
-    """Times of all runs, measured in turn, as multiples of the first one's."""
+    """The times of all runs, measured in turn, as multiples of the first run's time."""
     best: dict[tuple[str, int], float] = {}
     for turn in range(ROUNDS + 1):
         for label, of_method in runs.items():
             for n, run in of_method:
                 began = time.perf_counter()
                 run()
-                if turn:  # the first time compiles
+                if turn:  # the first round compiles
                     best[label, n] = min(best.get((label, n), np.inf), time.perf_counter() - began)
     first = next(iter(best.values()))
     return {key: value / first for key, value in best.items()}

@@ -1,4 +1,4 @@
-"""Scenes drawn flat: stills for papers, and the frames of GIF and MP4 files."""
+"""Flat drawings of scenes: stills for papers, and the frames of GIF and MP4 files."""
 
 import shutil
 import subprocess
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 Size = tuple[float, float]
 GROUND, GRID, SHADE = "#f8f9fb", "#dfe3ea", "#dde1e8"
-# Bodies in a still, and the part of white in the earliest; that of ghosts, and of the path still to come.
+# The number of bodies in a still, and the fractions of white in the earliest body, in ghosts and in the path to come.
 BODIES, EARLIEST, GHOST, TO_COME = 5, 0.7, 0.25, 0.7
-# Saved rows of a still's path at most.
+# The largest number of saved rows in the path of a still.
 ROWS = 3000
-# A GIF has at most so many frames, bytes and colours; its frames follow each other after at most so many seconds.
+# The largest numbers of frames, bytes and colours of a GIF, and the longest pause between its frames in seconds.
 GIF_FRAMES, GIF_BYTES, GIF_COLOURS, GIF_PAUSE = 150, 2_000_000, 64, 0.08
-# Heights below this share of the picture count as on the floor.
+# Heights below this fraction of the picture count as on the floor.
 LOW = 0.01
 
 
 class Stage:
-    """Axes with a floor, in which `show` draws the bodies of a film at some frames, again and again."""
+    """Axes with a floor, in which repeated calls of `show` draw the bodies of a film at some frames."""
 
     def __init__(self, shown: Film, ax: "Axes", view: Any = "oblique", ghosts: bool = True):
         self.film, self.ax, self.eye = shown, ax, look.camera(view)
@@ -75,7 +75,7 @@ class Stage:
         return np.stack(self.eye.project(points)[:2], axis=-1)
 
     def show(self, frames: Sequence[int]) -> None:
-        """Draws the bodies at these frames, earlier ones paler, and the paths up to the last."""
+        """Draws the bodies at these frames, with earlier ones paler, and the paths up to the last frame."""
         seen, shades, lines, colours = [], [], [], []
         for copy in self.copies:
             ghost = copy is not self.film.copies[0]
@@ -100,7 +100,7 @@ class Stage:
         self.bodies.set_linewidth(shapes.widths)
 
     def _trace(self, copy: Copy, part: Moving, colour: str, last: int, seen, lines, colours) -> None:
-        """A path on the floor as two lines, before all bodies; one in space as pieces among them."""
+        """Adds a path: on the floor, as two lines drawn before all bodies; in space, as pieces among the bodies."""
         known = part.at[np.all(np.isfinite(part.at), axis=1)]
         pale = paler(colour, TO_COME)
         if self.film.has_floor and np.all(np.abs(known[:, 2]) < LOW * self.film.extent):
@@ -114,7 +114,7 @@ class Stage:
         middle = self.eye.axes[2] * -1e9 if globe is None else globe.at[last]
         past = look.halves(part.at, middle, self.eye, colour)
         past[last:] = to_rgb(pale)
-        # A path on a table is seen, though the table's faces have their middles before and behind it.
+        # Lifts the path, so that it stays visible on a table whose faces have centres in front of and behind it.
         lifted = part.at + 0.5 * look.OF_PICTURE * self.film.extent * self.eye.axes[2]
         seen.append(look.segments(lifted, self.eye, past, width_of(len(part.at), widest=1.6, least=0.5)))
 
@@ -128,7 +128,7 @@ def draw(
 ) -> "Axes":
     """Draws a film at one frame, or at several with the earlier bodies paler, and returns the axes.
 
-    `view` is "oblique", "top", "side" or (azimuth, elevation) in degrees; `ghosts=False` shows the first run alone.
+    `view` is "oblique", "top", "side" or (azimuth, elevation) in degrees. `ghosts=False` shows only the first run.
     """
     count = len(shown.times)
     chosen = [int(i) for i in np.atleast_1d(np.asarray(frames))]
@@ -150,11 +150,11 @@ def scene(
     view: Any = "oblique",
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draws the path of a run with its body at several times, earlier ones paler, and returns the axes.
+    """Draws the path of a run with its body at several times, with earlier ones paler, and returns the axes.
 
-    `t` is one time at which to show the body, or the interval (a, b) to draw instead of the whole run; `times` a list
-    of times, or how many at most (5): bodies that would stand in each other are then left out. Of several runs the
-    others are ghosts, in the colours of their methods.
+    `t` is one time at which to show the body, or the interval (a, b) to draw instead of the whole run. `times` is a
+    list of times, or the largest number of bodies (5), from which bodies that would overlap are left out. If there are
+    several runs, all but the first are ghosts in the colours of their methods.
     """
     look.camera(view)
     runs = [sol] if isinstance(sol, Trajectory) else list(sol)
@@ -178,11 +178,11 @@ def scene(
 
 
 def _frames(shown: Film, times: Any) -> list[int]:
-    """The frames nearest to the times, or at most so many of them."""
+    """The frames nearest to the times, or at most `times` frames if it is a number."""
     known = shown.times
     if np.ndim(times) == 0:
         if not (isinstance(times, int | np.integer) and times > 0):
-            raise ValueError(f"times must be a list of times, or how many of them; got {times!r}")
+            raise ValueError(f"times must be a list of times, or the number of them; got {times!r}")
         even = np.unique(np.linspace(0, len(known) - 1, max(int(times), 2)).astype(int))
         return look.apart(shown, even.tolist() if times > 1 else [len(known) - 1])
     times = np.asarray(times, float)
@@ -197,7 +197,7 @@ def _frames(shown: Film, times: Any) -> list[int]:
 def pictures(
     shown: Film, frames: Sequence[int], size: Size = (6, 4.5), dpi: int = 80, view: Any = "oblique"
 ) -> Iterator[np.ndarray]:
-    """The frames one after the other as arrays (height, width, 4) of bytes, with the time written above."""
+    """Yields the frames as arrays (height, width, 4) of bytes, with the time written above each."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -228,7 +228,7 @@ def save_gif(
     dpi: int = 80,
     view: Any = "oblique",
 ) -> Path:
-    """Writes a film as a GIF; of a long one every k-th frame, at most 150 of them and 2 MB."""
+    """Writes a film as a GIF of at most 150 frames and 2 MB, with every k-th frame of a long film."""
     from PIL import Image
 
     every = -(-len(shown.times) // GIF_FRAMES)
@@ -236,7 +236,7 @@ def save_gif(
     full = [Image.fromarray(x).convert("RGB") for x in drawn]
     some = np.concatenate([np.asarray(full[i]) for i in {0, len(full) // 2, len(full) - 1}])
     palette = Image.fromarray(some).quantize(GIF_COLOURS, dither=Image.Dither.NONE)
-    # Median colours mix the paper with the ground, which fill most of the picture: these are set apart.
+    # White and the ground fill most of the picture. They get their own colours, because median colours would mix them.
     plain = np.round(255 * np.array([to_rgb("white"), to_rgb(GROUND)])).astype(np.uint8)
     colours = [*(palette.getpalette() or [])[: 3 * GIF_COLOURS], *plain.ravel().tolist()]
     images = []
@@ -256,7 +256,7 @@ def save_gif(
 
 
 def _ffmpeg() -> str:
-    """The path of an ffmpeg, or a refusal."""
+    """The path of ffmpeg; raises ValueError if it is not installed."""
     if found := shutil.which("ffmpeg"):
         return found
     try:
@@ -265,7 +265,7 @@ def _ffmpeg() -> str:
         return imageio_ffmpeg.get_ffmpeg_exe()
     except (ImportError, RuntimeError):
         raise ValueError(
-            "an MP4 needs the program ffmpeg, which is not here: install it, or the package imageio-ffmpeg, or "
+            "an MP4 needs the program ffmpeg, which was not found: install it, or the package imageio-ffmpeg, or "
             "choose a file that ends in .html or .gif"
         ) from None
 
@@ -273,9 +273,9 @@ def _ffmpeg() -> str:
 def save_mp4(
     shown: Film, path: str | Path, fps: float = 30, size: Size = (8, 6), dpi: int = 100, view: Any = "oblique"
 ) -> Path:
-    """Writes all frames of a film as an MP4, by ffmpeg."""
+    """Writes all frames of a film as an MP4 with ffmpeg."""
     program = _ffmpeg()
-    # The format of most players wants even numbers of pixels.
+    # Most players need even numbers of pixels.
     width, height = (2 * round(x * dpi / 2) for x in size)
     source = f"-y -loglevel error -f rawvideo -pix_fmt rgba -s {width}x{height} -r {fps:g} -i - -an"
     command = [program, *source.split(), "-c:v", "libx264", "-pix_fmt", "yuv420p", str(path)]
@@ -287,7 +287,7 @@ def save_mp4(
                 process.stdin.write(picture.tobytes())
             process.stdin.close()
         except BrokenPipeError:
-            pass  # its words say why
+            pass  # its error output says why
         words = process.stderr.read().decode(errors="replace").strip()
     if process.returncode:
         raise ValueError(f"ffmpeg could not write {path}: {words or process.returncode}")

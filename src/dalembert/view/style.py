@@ -1,4 +1,4 @@
-"""How figures look: one colour per method, axes without boxes, and curves of long runs."""
+"""The style of figures: one colour per method, axes without boxes, and curves of long runs."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# One colour a method, throughout; chosen to stay apart for colour-blind readers.
+# One colour per method in all figures, chosen so that colour-blind readers can tell them apart.
 COLOURS = {
     "frame": "#0072B2",
     "dd": "#009E73",
@@ -22,18 +22,18 @@ COLOURS = {
     "edla": "#117733",
     "reference": "#333333",
 }
-# For methods that are not ours, in the order in which they come.
+# Colours for the user's own methods, in the order in which they appear.
 OTHERS = ("#AA4499", "#999933", "#332288", "#661100", "#888888")
-# Below this a relative error is rounding; log axes end here.
+# A relative error below this is rounding, so log axes end here.
 FLOOR = 1e-17
-# A curve with more points than this is drawn as the largest value in each of so many intervals.
+# A curve with more points than this is drawn as the largest value in each of this many intervals.
 INTERVALS = 600
-# The part of white in the colour of the coarsest of several steps.
+# The fraction of white in the colour of the coarsest of several steps.
 PALEST = 0.6
 
 
 def axes(ax: "Axes | None" = None, size: tuple[float, float] = (7.0, 3.6)) -> "Axes":
-    """The axes to draw into, new ones where none are given, without a box around them."""
+    """The given axes, or new ones, without a box around them."""
     if ax is None:
         import matplotlib.pyplot as plt
 
@@ -46,7 +46,7 @@ def axes(ax: "Axes | None" = None, size: tuple[float, float] = (7.0, 3.6)) -> "A
 def stacked(
     count: int, columns: int = 1, height: float = 1.7, width: float = 7.0
 ) -> "tuple[Figure, list[Axes]]":
-    """A new figure with so many axes below each other over one time axis; those not needed are left out."""
+    """A new figure with `count` axes, in rows of `columns`, over one time axis."""
     import matplotlib.pyplot as plt
 
     rows = -(-count // columns)
@@ -64,12 +64,12 @@ def stacked(
 
 
 def title(ax: "Axes", text: str) -> None:
-    """A title at the left, as large as the labels."""
+    """Sets a title at the left, in the size of the labels."""
     ax.set_title(text, loc="left", fontsize="medium")
 
 
 def method_style(spelling: str) -> dict[str, Any]:
-    """Colour by family; dashed for compositions, dotted for variants that are not the usual one."""
+    """The line style of a method: a colour per family, dashed for compositions, dotted for variants."""
     body, composed, _ = spelling.partition("@")
     family, _, option = body.partition(":")
     usual = option in ("", "0.5", "half-kick", "momentum")
@@ -81,7 +81,7 @@ def method_style(spelling: str) -> dict[str, Any]:
 
 
 def short_numbers(ax: "Axes", most: int = 5) -> None:
-    """Numbers on linear axes with a common power of ten where they would have more digits than this."""
+    """Writes numbers on linear axes with a common power of ten if they would have more than `most` digits."""
     from matplotlib.ticker import ScalarFormatter
 
     for axis in (ax.xaxis, ax.yaxis):
@@ -91,7 +91,7 @@ def short_numbers(ax: "Axes", most: int = 5) -> None:
 
 
 def paler(colour: Any, part: float) -> tuple[float, float, float]:
-    """The colour mixed with this part of white."""
+    """The colour mixed with the fraction `part` of white."""
     from matplotlib.colors import to_rgb
 
     red, green, blue = (part + (1 - part) * x for x in to_rgb(colour))
@@ -99,7 +99,7 @@ def paler(colour: Any, part: float) -> tuple[float, float, float]:
 
 
 def run_styles(spellings: Sequence[str], steps: Sequence[float]) -> list[dict[str, Any]]:
-    """Styles of several runs: one colour per method, and paler ones for its larger steps."""
+    """The styles of several runs: one colour per method, paler for its larger steps."""
     families = list(dict.fromkeys(s.partition("@")[0].partition(":")[0] for s in spellings))
     unknown = [f for f in families if f not in COLOURS]
     found = []
@@ -109,14 +109,14 @@ def run_styles(spellings: Sequence[str], steps: Sequence[float]) -> list[dict[st
         colour = style["color"] or OTHERS[unknown.index(family) % len(OTHERS)]
         sizes = sorted({float(b) for a, b in zip(spellings, steps, strict=True) if a == spelling})
         part = PALEST * sizes.index(float(h)) / max(len(sizes) - 1, 1)
-        # What the others are compared with lies under them.
+        # The reference lies under the curves that are compared with it.
         depth = {"zorder": 1.5} if family == "reference" else {}
         found.append({**style, **depth, "color": paler(colour, part) if part else colour})
     return found
 
 
 def envelope(t: Any, y: Any, intervals: int = INTERVALS) -> tuple[np.ndarray, np.ndarray]:
-    """The curve itself where it is short; else its largest value in each of many intervals."""
+    """The curve itself if it is short; otherwise its largest value in each of many intervals."""
     t, y = np.asarray(t), np.asarray(y)
     if len(t) <= 2 * intervals:
         return t, y
@@ -125,7 +125,7 @@ def envelope(t: Any, y: Any, intervals: int = INTERVALS) -> tuple[np.ndarray, np
 
 
 def extremes(t: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The curve itself where it is short; else the least and the largest value in each of many intervals."""
+    """The curve itself if it is short; otherwise its least and largest value in each of many intervals."""
     t, y = np.asarray(t), np.asarray(y)
     if len(t) <= 4 * INTERVALS:
         return t, y
@@ -136,18 +136,18 @@ def extremes(t: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def width_of(rows: int, widest: float = 1.2, least: float = 0.15) -> float:
-    """The width of a line through so many points: long paths are thin, so that their texture stays visible."""
+    """The width of a line through `rows` points. Long paths are thin, so that their texture stays visible."""
     return float(np.clip(widest * (400 / max(rows, 1)) ** 0.5, least, widest))
 
 
 def log_ticks(ax: "Axes") -> None:
-    """Ticks of a logarithmic axis at whole powers of ten, seven at most, and none between; two of them at least."""
+    """Sets the ticks of a logarithmic axis at whole powers of ten, two to seven of them, with none between."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     low, high = ax.dataLim.minposy, ax.dataLim.y1
     if ax.get_autoscaley_on() and 0 < low <= high < np.inf and high < 100 * low:
         ends = np.floor(np.log10(low)), np.ceil(np.log10(high))
-        # auto stays on: the next curve may need more.
+        # auto stays on, because the next curve may need more room.
         ax.set_ylim(10.0 ** ends[0] / 1.3, 1.3 * 10.0 ** max(ends[1], ends[0] + 1), auto=True)
     ax.yaxis.set_major_locator(LogLocator(numticks=7))
     ax.yaxis.set_minor_locator(NullLocator())
@@ -156,7 +156,7 @@ def log_ticks(ax: "Axes") -> None:
 
 
 def log_numbers(ax: "Axes") -> None:
-    """Ticks of a logarithmic x axis: at powers of ten, and within few of them at 1, 2 and 5 as plain numbers."""
+    """Sets the ticks of a logarithmic x axis at powers of ten, or at 1, 2 and 5 as plain numbers if it spans few."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
     ax.xaxis.set_minor_formatter(NullFormatter())
@@ -176,5 +176,5 @@ class Panels(dict[str, "Axes"]):
 
     @property
     def figure(self) -> "Figure":
-        """The figure they stand in."""
+        """The figure that contains the axes."""
         return next(iter(self.values())).get_figure(root=True)  # pyright: ignore[reportReturnType]

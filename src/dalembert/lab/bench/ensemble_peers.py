@@ -18,11 +18,11 @@ OURS = {
     "frame": (0.05,), "frame@4": (0.1,), "frame@6": (0.1,), "frame@8": (0.2,),
 }  # fmt: skip
 ALONE = 4
-"""Members that SciPy, which has no batch form, is measured on; its time is multiplied up."""
+"""The number of members on which SciPy, which has no batch form, is measured; its time is scaled up."""
 GIVEN = (
     "In the ensemble: ours is da.ensemble on all cores; heyoka is taylor_adaptive_batch (as many members side "
-    "by side as a vector register holds), one integrator a core, in threads; diffrax is vmap of the solve, on "
-    f"all cores as XLA likes; SciPy is measured on {ALONE} members on one core, its time multiplied by "
+    "by side as a vector register holds), one integrator per core, in threads; diffrax is vmap of the solve, on "
+    f"as many cores as XLA uses; SciPy is measured on {ALONE} members on one core, its time multiplied by "
     f"{MEMBERS}/{ALONE} and divided by the number of cores."
 )
 
@@ -109,12 +109,12 @@ def ours(problem: Problem, spelling: str, h: float, some: slice = slice(None)) -
         sol = ensemble(problem.system, method, q0, v0, h=h, steps=steps, save_every=steps, devices="cpu")
         return np.concatenate([sol.q[:, -1], sol.v[:, -1]], axis=1)
 
-    run(1)  # which compiles
+    run(1)  # compiles
     return run
 
 
 def everyone(quick: bool) -> tuple[list[Entry], np.ndarray, str]:
-    """The entries, the exact end states, and how sure those are."""
+    """The entries, the exact end states, and a sentence on their accuracy."""
     problem, here = cvt(TIME), missing()
     few = slice(None, None, MEMBERS // 10)
     fine = ours(problem, "dla01@8", 0.025, few)()
@@ -154,7 +154,7 @@ def everyone(quick: bool) -> tuple[list[Entry], np.ndarray, str]:
 
 
 def _with(exact: np.ndarray, some: np.ndarray) -> np.ndarray:
-    """The exact states with those of the few members that were run in their places."""
+    """The exact states, with those of the few members that were run replaced by their results."""
     end = exact.copy()
     end[:: MEMBERS // ALONE] = some
     return end

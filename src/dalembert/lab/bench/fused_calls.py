@@ -1,4 +1,4 @@
-"""Section tag: whether XLA still compiles a tagged call as one kernel."""
+"""Section tag: measures whether XLA still compiles a tagged call as one kernel."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,8 @@ from dalembert.lab.bench.tables import Section, Settings, Table, compared, inter
 TAG = {"xla_cpu_small_call": "true", "inlineable": "false"}
 CLEARLY = 1.3
 SCALARS = 144
-"""Loop variables: with eight bytes each, more than the 1024 bytes below which XLA makes one kernel by itself."""
+"""The number of loop variables. At eight bytes each, they exceed the 1024 bytes below which XLA makes one kernel by
+itself."""
 
 
 def _loop(values, steps):

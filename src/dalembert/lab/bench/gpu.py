@@ -1,4 +1,4 @@
-"""Kernels on a GPU: against hand-written CUDA, against vmap + scan, and against the CPU's results."""
+"""Kernels on a GPU, compared with hand-written CUDA, with vmap + scan, and with the CPU's results."""
 
 import ctypes
 import json
@@ -28,8 +28,8 @@ CLOSE = 1e-9
 Tell = Callable[[str], None]
 WHAT = (
     "2^20 members of 1,000 steps by leap-frog, double precision, one GPU: the library's kernel, vmap + "
-    "lax.scan of the same step, and CUDA written by hand. Trajectory-steps a second; only the kernel is timed, "
-    "data already there."
+    "lax.scan of the same step, and CUDA written by hand. Trajectory-steps per second; only the kernel is timed, "
+    "with the data already on the GPU."
 )
 
 
@@ -44,13 +44,13 @@ def cases() -> Iterator[tuple[str, System, Method, np.ndarray, np.ndarray]]:
 
 
 def expect(path: Path, tell: Tell) -> None:
-    """Writes the CPU's results."""
+    """Writes the results of the CPU to a file."""
     results = {}
     for label, system, method, q0, v0 in cases():
         try:
             sol = ensemble(system, method, q0, v0, h=H, steps=STEPS, save_every=STEPS, devices="cpu")
         except ValueError:
-            continue  # the method does not take the system
+            continue  # the method does not support the system
         results[label] = np.concatenate([sol.q[:, -1], sol.v[:, -1]], axis=1)
         tell(label)
     np.savez_compressed(path, **results)
@@ -77,7 +77,7 @@ def agree(path: Path, tell: Tell) -> int:
 
 
 def seconds(run: Callable[[], Any], repeats: int = 5) -> float:
-    """The median time of a call, after one that compiles."""
+    """The median time of a call, after a first call that compiles."""
     jax.block_until_ready(run())
     times = []
     for _ in range(repeats):
@@ -88,7 +88,7 @@ def seconds(run: Callable[[], Any], repeats: int = 5) -> float:
 
 
 def _cuda(size: int, steps: int) -> float | None:
-    """Trajectory-steps a second of hand-written CUDA; None where it cannot be built or run."""
+    """The trajectory-steps per second of hand-written CUDA; None if it cannot be built or run."""
     from dalembert.lab.bench.yardstick import builder, pointer
 
     build = builder()
@@ -110,7 +110,7 @@ def _cuda(size: int, steps: int) -> float | None:
 
 
 def rates(tell: Tell, size: int = 2**20, steps: int = 1000) -> dict[str, Any]:
-    """Trajectory-steps a second of the kernel, of vmap + scan, and of hand-written CUDA."""
+    """The trajectory-steps per second of the kernel, of vmap + scan, and of hand-written CUDA."""
     found: dict[str, Any] = {}
     h = jnp.asarray(0.1)
     for name in ("PendulumCVT", "Snakeboard"):
@@ -145,7 +145,7 @@ def rates(tell: Tell, size: int = 2**20, steps: int = 1000) -> dict[str, Any]:
 
 
 def speed(path: Path, tell: Tell) -> None:
-    """Writes the rates."""
+    """Writes the rates to a file."""
     path.write_text(json.dumps(rates(tell), indent=1))
 
 

@@ -1,4 +1,4 @@
-"""Section gradients: what reverse-mode derivatives of a run cost."""
+"""Section gradients: the cost of reverse-mode derivatives of a run."""
 
 import ctypes
 import json
@@ -28,7 +28,7 @@ print(json.dumps([memory(sys.argv[1], steps) for steps in json.loads(sys.argv[2]
 
 
 def number(method: Method, steps: int) -> Callable:
-    """A number made of the end state, as a function of system, q0 and v0."""
+    """A function of system, q0 and v0 that returns a number made from the end state."""
 
     def scalar(system, q0, v0):
         sol = simulate(system, method, q0, v0, h=H, steps=steps, save_every=steps)
@@ -44,18 +44,18 @@ def _start() -> tuple[Any, Any, Any]:
 
 
 def memory(spelling: str, steps: int) -> int:
-    """Bytes by which this process grows, at its peak, while a gradient is computed that is compiled already."""
+    """The bytes by which this process grows, at its peak, while it computes a gradient that is already compiled."""
     gradient, start = (
         jax.jit(jax.grad(number(method_from_text(spelling), steps), argnums=(0, 1, 2))),
         _start(),
     )
     before = _peak(reset=True)
-    if before is None:  # the peak of all times is all that is known, compilation included
+    if before is None:  # only the peak since the start is known, which includes compilation
         jax.block_until_ready(gradient(*start))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak * (1 if sys.platform == "darwin" else 1024)
     jax.block_until_ready(gradient(*start))
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # gives what is free back, so that it counts again
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # returns free memory, so that it counts again
     if trim is not None:
         trim(0)
     before = _peak(reset=True) or 0
@@ -64,7 +64,7 @@ def memory(spelling: str, steps: int) -> int:
 
 
 def _peak(reset: bool) -> int | None:
-    """The peak memory of this process since the last reset, in bytes; None where Linux does not tell."""
+    """The peak memory of this process since the last reset, in bytes; None if Linux does not report it."""
     try:
         if reset:
             Path("/proc/self/clear_refs").write_text("5")
@@ -80,10 +80,10 @@ def cost(settings: Settings) -> Section:
     lengths = [steps, 10 * steps]
     section = Section(
         "gradients",
-        f"jax.grad of a number made of the end state of da.simulate (PendulumCVT, h = {H}, {steps:,} steps, only "
-        "the end saved) with respect to the parameters, q0 and v0, in one jit and compiled before. The run it is "
-        "compared with is the loop alone, without da.simulate's checks of the input. Memory: by how much the process "
-        "grows, at its peak, during a gradient.",
+        f"jax.grad of a number made from the end state of da.simulate (PendulumCVT, h = {H}, {steps:,} steps, only "
+        "the end saved) with respect to the parameters, q0 and v0, in one jit, compiled beforehand. It is "
+        "compared with the loop alone, without da.simulate's checks of the input. Memory is the growth of the process, "
+        "at its peak, during a gradient.",
     )
     columns = [("case", "method", ""), ("ours", "gradient, s", ".2g"), ("jitted", "run inside jit, s", ".2g")]
     columns += [("theirs", "run, s", ".2g"), ("ratio", "gradient / run", ".1f"), ("spread", "spread", ".0%")]

@@ -1,4 +1,4 @@
-"""Section naive: the same methods in plain JAX, as one would write them first."""
+"""Section naive: the same methods in plain JAX, as a first version would be written."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from dalembert.simulation import ensemble, simulate
 from dalembert.simulation.engines import Native, Xla
 
 NEWTON = 5
-"""Iterations of Newton's method, a fixed number."""
+"""The fixed number of iterations of Newton's method."""
 
 
 def leapfrog(system: System, q0: Array, v0: Array, h: Array, steps: int) -> tuple[Array, Array]:
@@ -92,10 +92,10 @@ def against_plain_jax(settings: Settings) -> Section:
     few = 50 if settings.quick else 300
     section = Section(
         "naive",
-        "The same methods in plain JAX, as one would write them first (jit, lax.scan, jnp.linalg.solve, "
+        "The same methods in plain JAX, as a first version would be written (jit, lax.scan, jnp.linalg.solve, "
         f"{NEWTON} Newton iterations, vmap for the ensemble), h = {h}. One trajectory of {steps:,} steps by "
-        f"da.simulate, 1,000 members of {few:,} steps by da.ensemble on all cores. And the "
-        "library's two engines: machine code, and XLA, which runs what has no scalar form.",
+        f"da.simulate, 1,000 members of {few:,} steps by da.ensemble on all cores. The second "
+        "table compares the library's two engines: machine code, and XLA, which runs everything without a scalar form.",
     )
     columns = [("case", "case", ""), ("ours", "ours, s", ".2g"), ("theirs", "plain JAX, s", ".2g")]
     columns += [

@@ -1,4 +1,4 @@
-"""Section peers: error and time of this library and of other solvers on the same motion."""
+"""Section peers: the error and the time of this library and of other solvers on the same motion."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11)
 
 
 def reference(problem: Problem) -> tuple[np.ndarray, str]:
-    """The motion, by two independent ways, and in words how they agree."""
+    """The motion, computed in two independent ways, and a sentence on how well they agree."""
     found: dict[str, np.ndarray] = {}
     if hasattr(problem.system, "solution"):
         exact = problem.system.solution(problem.times, problem.q0, problem.v0)  # pyright: ignore
@@ -44,7 +44,7 @@ def reference(problem: Problem) -> tuple[np.ndarray, str]:
 
 
 def measure(entries: Sequence[Entry], exact: np.ndarray, settings: Settings) -> list[dict[str, Any]]:
-    """Errors from a first run, then times of interleaved repeats; what is slow is run once more, or not at all."""
+    """The errors from a first run, and the times of interleaved repeats; slow entries are repeated once or never."""
     errors, first = {}, {}
     for i, entry in enumerate(entries):
         result: dict[str, np.ndarray] = {}
@@ -79,10 +79,10 @@ def fastest(rows: Sequence[dict[str, Any]], who: str | None, level: float) -> di
 
 
 def least_lead(rows: Sequence[dict[str, Any]], low: float, high: float) -> tuple[float, float] | None:
-    """How many times quicker ours is than the best peer where that is least, of all errors from low to high.
+    """The least factor, over all errors from low to high, by which ours is quicker than the best peer.
 
-    The quickest peer changes only at errors that a peer has, so no other levels need be looked at. Returns the
-    factor and the error there; None where no peer is in the range, or none of ours.
+    The quickest peer changes only at the errors of peers, so no other levels need to be examined. Returns the
+    factor and the error at which it occurs; None if no peer, or none of ours, is in the range.
     """
     errors = [row["error"] for row in rows if row["who"] != "ours" and row["error"] is not None]
     found = []
@@ -94,7 +94,7 @@ def least_lead(rows: Sequence[dict[str, Any]], low: float, high: float) -> tuple
 
 
 def contest(title: str, rows: Sequence[dict[str, Any]]) -> Table:
-    """For each accuracy: the quickest of ours and of the peers that reach it."""
+    """The table of the quickest of our methods and of the peers that reach each accuracy."""
     columns = [("level", "error at most", ".0e"), ("mine", "ours", ""), ("ours", "seconds", ".2g")]
     columns += [("peer", "quickest peer", ""), ("theirs", "seconds", ".2g"), ("times", "peer / ours", ".2f")]
     table = Table(f"{title}: who reaches an accuracy first", columns)
@@ -119,7 +119,7 @@ def work_precision(settings: Settings) -> Section:
         "peers",
         "The same motion by this library and by other solvers: the largest error of any entry of q and v at "
         "101 equally spaced times (at the end only, for the ensemble), and the time of the whole call. "
-        "Compilation is excluded for everyone: each is called once before. A solver that takes longer than "
+        "Compilation is excluded for everyone: each solver is called once beforehand. A solver that takes longer than "
         f"{settings.patience:g} s is measured once.",
     )
     problems = [cvt(30.0 if settings.quick else 3000.0), sleigh(20.0 if settings.quick else 100.0)]
@@ -131,7 +131,7 @@ def work_precision(settings: Settings) -> Section:
         brief = ours(replace(problem, time=1.0), ("leapfrog",), (0.01,))[0].run
         overhead = 1e3 * summary(interleaved({"": brief}, settings.repeats)[""])["median"]
         section.notes.append(
-            f"Of each of our times about {overhead:.1f} ms are bookkeeping: so long a run of 100 steps takes."
+            f"About {overhead:.1f} ms of each of our times is bookkeeping: a run of 100 steps takes that long."
         )
     entries, exact, words = ensemble_peers.everyone(settings.quick)
     rows = measure(entries, exact, settings)

@@ -1,6 +1,6 @@
-"""python -m dalembert.lab.bench.report results.json: the page docs/benchmarks.md and its figure.
+"""Writes the page docs/benchmarks.md and its figure: python -m dalembert.lab.bench.report results.json
 
-Every sentence with a number in it is made from the file; nothing is written by hand.
+Every sentence with a number is made from the file; nothing is written by hand.
 """
 
 import argparse
@@ -16,7 +16,7 @@ LEVEL_KEY = "level"
 
 
 def _rows(sections: dict[str, Section], name: str, needs: str, which: int = 0) -> list[dict[str, Any]]:
-    """The rows of the n-th table that has a column `needs`; empty where the section did not run."""
+    """The rows of the n-th table that has a column `needs`; empty if the section did not run."""
     section = sections.get(name)
     tables = [t for t in section.tables if any(key == needs for key, *_ in t.columns)] if section else []
     return [r for r in tables[which].rows if r.get(needs) is not None] if len(tables) > which else []
@@ -33,7 +33,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _within(rows: list[dict[str, Any]], key: str, bound: float, what: str) -> Iterator[str]:
-    """At most `bound`: one sentence, with the range and those that fail."""
+    """One sentence on whether all values are at most `bound`, with their range and the cases that fail."""
     if not rows:
         return
     values = [r[key] for r in rows]
@@ -45,7 +45,7 @@ def _within(rows: list[dict[str, Any]], key: str, bound: float, what: str) -> It
 
 
 def _least(rows: list[dict[str, Any]], key: str, bound: float, what: str) -> Iterator[str]:
-    """At least `bound`, likewise."""
+    """One sentence on whether all values are at least `bound`, with their range and the cases that fail."""
     if not rows:
         return
     values = [r[key] for r in rows]
@@ -57,7 +57,7 @@ def _least(rows: list[dict[str, Any]], key: str, bound: float, what: str) -> Ite
 
 
 def claims(sections: dict[str, Section]) -> list[str]:
-    """One sentence a claim, with the numbers that decide it."""
+    """One sentence per claim, with the numbers that decide it."""
     lines: list[str] = []
     lines += _within(
         _rows(sections, "c", "ratio"),
@@ -75,9 +75,9 @@ def claims(sections: dict[str, Section]) -> list[str]:
     scaling = [r for r in measured if r.get("decides")]
     if len(scaling) < len(measured):
         lines.append(
-            f"Not decided for {len(measured) - len(scaling)} of {len(measured)}: how da.ensemble gains from "
-            f"more cores. They were busy: a control without the library sped up by "
-            f"{min(r['control'] for r in measured):.2f} only."
+            f"Not decided for {len(measured) - len(scaling)} of {len(measured)}: how much da.ensemble gains from "
+            f"more cores. The cores were busy: a control without the library sped up by "
+            f"only {min(r['control'] for r in measured):.2f}."
         )
     lines += _least(
         scaling, "speedup", 1.6, "da.ensemble is at least 1.6 times faster on all cores than on one"
@@ -87,7 +87,7 @@ def claims(sections: dict[str, Section]) -> list[str]:
         naive,
         "times",
         5.0,
-        "at least five times faster than plain JAX, by da.simulate or da.ensemble as anyone calls them",
+        "da.simulate and da.ensemble, called as usual, are at least five times faster than plain JAX",
     )
     engines = _rows(sections, "naive", "times", 1)
     lines += _least(
@@ -107,8 +107,8 @@ def claims(sections: dict[str, Section]) -> list[str]:
         factor, level = lead
         lines.append(
             f"{_verdict(int(factor > 1), 1)}: on the first problem of the work-precision comparison, at every error "
-            "above 1e-5, some method here is quicker than every other solver. Least so at an error of "
-            f"{level:.1e}, by a factor of {factor:.2f}."
+            "above 1e-5, some method here is quicker than every other solver. The lead is smallest at an error of "
+            f"{level:.1e}, a factor of {factor:.2f}."
         )
     gradients = _rows(sections, "gradients", "ratio")
     lines += _within(gradients, "ratio", 10.0, "a gradient costs at most ten runs of the bare loop")
@@ -131,7 +131,7 @@ def claims(sections: dict[str, Section]) -> list[str]:
 
 
 def _sweeps(rows: list[dict[str, Any]], memory: list[dict[str, Any]]) -> Iterator[str]:
-    """What the engine costs, what a second worker gains, and how memory grows."""
+    """Sentences on the cost of the engine, the gain from a second worker, and the growth of memory."""
     if len(rows) == 2:
         yield from _within(
             rows[:1], "ratio", 1.1, "the engine of sweeps costs less than a tenth of a plain loop over blocks"
@@ -142,7 +142,7 @@ def _sweeps(rows: list[dict[str, Any]], memory: list[dict[str, Any]]) -> Iterato
             )
         else:
             gained = rows[1]["control"]
-            yield f"Not decided: what a second worker gains. The cores were busy: a control gained {gained:.2f}."
+            yield f"Not decided: how much a second worker gains. The cores were busy: a control gained {gained:.2f}."
     if memory:
         first, last = memory[0], memory[-1]
         yield (
@@ -159,7 +159,7 @@ def _contests(sections: dict[str, Section]) -> list[Table]:
 
 
 def where_peers_win(sections: dict[str, Section]) -> str:
-    """For each problem: at which accuracies a peer is quicker, and by how much; or that none is."""
+    """Sentences on the accuracies at which a peer is quicker on each problem, and by how much; or that none is."""
     parts = []
     for table in _contests(sections):
         name = table.title.partition(": who")[0]
@@ -192,8 +192,8 @@ def where_peers_win(sections: dict[str, Section]) -> str:
         winners = " or ".join(sorted({r["peer"].partition(",")[0] for r in lost}))
         last = (
             "Peers integrate equations that were reduced by hand for each problem; the methods here take the "
-            "Lagrangian and the constraints as they are. Where such equations are at hand and accuracy at the times "
-            f"above is all that is asked, {winners} is the better choice at the accuracies named. This comparison "
+            "Lagrangian and the constraints as they are. Where such equations are at hand and only accuracy at the "
+            f"times above matters, {winners} is the better choice at the accuracies named. This comparison "
             "does not measure what the methods here are made for: energy, constraint and reversibility."
         )
     return "\n\n".join(["\n".join(f"- {x}" for x in parts), last])
@@ -226,7 +226,7 @@ MINE = (
     "tab:brown",
 )
 BUSY = 0.7
-"""A load before the run above this is worth a warning."""
+"""A load above this before the run is worth a warning."""
 COLOURS = {"heyoka": "black", "diffrax": "0.45", "scipy": "0.7"}
 
 
@@ -289,7 +289,7 @@ def _machine(told: dict[str, Any]) -> str:
     if missing:
         lines.append(f"Not installed there: {', '.join(missing)}.")
     if told["settings"]["quick"]:
-        lines.append("**A quick run, to see that everything works: the numbers are rough.**")
+        lines.append("**This was a quick run, to see that everything works: the numbers are rough.**")
     return " ".join(lines)
 
 
@@ -316,8 +316,8 @@ def page(told: dict[str, Any], sections: dict[str, Section], image: str | None) 
         "Written by `python -m dalembert.lab.bench.report` from one run of `dalembert bench`; "
         "`make benchmarks` does both.",
         _machine(told),
-        "What to read here are ratios: both sides of each were measured in the same run, in turns (ours, theirs, "
-        f"ours, theirs, ...), and are medians of {kept} repeats where nothing else is said. Seconds depend on the "
+        "The numbers to read here are ratios. Both sides of each ratio were measured in the same run, in turns (ours, "
+        f"theirs, ours, theirs, ...), and are medians of {kept} repeats unless stated otherwise. Seconds depend on the "
         "machine; ratios do too, but less. *Spread* is the largest minus the least time, relative to the median: "
         "where it is large, something else was running, and the ratio of the minima is the better number.",
     ]
@@ -332,7 +332,7 @@ def page(told: dict[str, Any], sections: dict[str, Section], image: str | None) 
 
 
 def write(results: Path, out: Path) -> list[Path]:
-    """Writes the page, and the figure next to it where there is something to draw."""
+    """Writes the page, and the figure next to it if there is something to draw."""
     told, sections = read(results)
     image, written = None, [out]
     peers = sections.get("peers")

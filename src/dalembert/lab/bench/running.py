@@ -1,4 +1,4 @@
-"""All sections, one after the other, and the file of their results."""
+"""Runs all sections, one after the other, and collects their results for a file."""
 
 import dataclasses
 import datetime
@@ -36,7 +36,7 @@ def cpu_model() -> str:
     named = [x.partition(":")[2].strip() for x in lines if x.lower().startswith("model name")]
     if named:
         return named[0]
-    if shutil.which("lscpu"):  # Arm processors are named there only
+    if shutil.which("lscpu"):  # only lscpu names Arm processors
         told = subprocess.run(
             ["lscpu"], capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"}
         ).stdout.splitlines()
@@ -50,7 +50,7 @@ def cpu_model() -> str:
 
 
 def installed(package: str) -> str | None:
-    """The version of a package; None where it is not installed."""
+    """The version of a package; None if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -58,7 +58,7 @@ def installed(package: str) -> str | None:
 
 
 def describe() -> dict[str, Any]:
-    """Everything worth writing next to a measurement."""
+    """The description of the machine and its software that accompanies a measurement."""
     import jax
 
     return {
@@ -82,7 +82,7 @@ SECTIONS = {
     "peers": "peers.work_precision", "compile": "startup.first_calls", "gradients": "gradients.cost",
     "tag": "tag.one_kernel_tag", "sweep": "sweeps.engine_cost", "gpu": "gpu.on_gpu",
 }  # fmt: skip
-"""Sections by name: a module here and its function of Settings, imported when it runs."""
+"""Sections by name: a module of this package and its function of Settings, imported when the section runs."""
 
 
 def measured(name: str, settings: Settings) -> Section:
@@ -92,7 +92,7 @@ def measured(name: str, settings: Settings) -> Section:
 
 
 def chosen(only: str | None) -> list[str]:
-    """The names in a list with commas, checked; all of them where there is none."""
+    """The checked names in a list separated by commas; all names if no list is given."""
     if only is None:
         return list(SECTIONS)
     names = [x.strip() for x in only.split(",") if x.strip()]
@@ -111,7 +111,7 @@ def run(
         from dalembert.lab.bench.gpu import section_of
 
         elsewhere["gpu"] = section_of(json.loads(merge.read_text()))
-        elsewhere["gpu"].notes.append("Measured on another machine than the rest.")
+        elsewhere["gpu"].notes.append("Measured on a different machine from the rest.")
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     began, done = time.perf_counter(), {}
     for name in [*names, *(x for x in elsewhere if x not in names)]:

@@ -1,4 +1,4 @@
-"""What is run in the comparison with other solvers: ours at several step sizes, peers at several tolerances."""
+"""The entries of the comparison with other solvers: ours at several step sizes, peers at several tolerances."""
 
 import dataclasses
 import importlib.util
@@ -15,7 +15,7 @@ from dalembert.model import System
 from dalembert.simulation import simulate
 
 ROWS = 101
-"""Equally spaced times, the start among them, at which states are compared."""
+"""The number of equally spaced times, including the start, at which states are compared."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Problem:
     """The start of the reduced equations."""
     time: float
     field: Callable[[Any, Callable, Callable], list[Any]]
-    """field(y, sin, cos): the reduced equations, in whatever sin and cos work on."""
+    """field(y, sin, cos): the reduced equations, for any type that the given sin and cos accept."""
     states: Callable[[np.ndarray], np.ndarray]
-    """From reduced unknowns (..., 5) to (q, v), (..., 6)."""
+    """The function from reduced unknowns (..., 5) to (q, v), (..., 6)."""
     words: str
 
     @property
@@ -91,16 +91,17 @@ OURS = {
     "frame@6": (0.2, 0.1, 0.05, 0.025),
     "frame@8": (0.2, 0.1, 0.05, 0.025),
 }
-"""Methods and step sizes."""
+"""Methods and their step sizes."""
 HEYOKA = (1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-15)
 DIFFRAX = {"Tsit5": (1e-6, 1e-9, 1e-11), "Dopri8": (1e-6, 1e-9, 1e-12, 1e-14)}
 SCIPY = {"DOP853": (1e-6, 1e-9, 1e-12), "Radau": (1e-3,)}
 LONG, TIGHT = 1000, 1e-10
 """SciPy's tolerances below TIGHT are left out for times above LONG: they take tens of seconds."""
 GIVEN = {
-    "ours": "da.simulate with the system as the library states it (Lagrangian and one-forms; multipliers are its own "
-    "affair); steps of equal size. Its checks of the input are made once for a start, in the call that compiles.",
-    "heyoka": "taylor_adaptive on the reduced equations, one integrator a tolerance, reset and run with "
+    "ours": "da.simulate with the system as the library states it (Lagrangian and one-forms; the library finds the "
+    "multipliers itself); steps of equal size. Its checks of the input are made once per start, in the call that "
+    "compiles.",
+    "heyoka": "taylor_adaptive on the reduced equations, one integrator per tolerance, reset and run with "
     "propagate_grid (its own dense output); default settings "
     "otherwise, angles not wrapped.",
     "diffrax": "diffeqsolve in one jit on the reduced equations, PIDController with atol = rtol, steps clipped "
@@ -109,13 +110,13 @@ GIVEN = {
     "comparison; "
     f"tolerances below {TIGHT:g} only for times up to {LONG}, Radau at a loose tolerance only.",
 }
-"""What each was given, in words."""
+"""A description of what each solver was given."""
 CODE = "heyoka", "diffrax", "scipy"
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One solver at one setting; `run()` gives the states (rows, 6) at the times of comparison."""
+    """One solver at one setting; `run()` returns the states (rows, 6) at the times of comparison."""
 
     who: str
     solver: str
@@ -124,11 +125,11 @@ class Entry:
     compiles: bool = True
     """Whether the first call is slower than the others."""
     scale: float = 1.0
-    """What its time is multiplied by, where it runs only a part."""
+    """The factor by which its time is multiplied if it runs only a part."""
 
 
 def missing() -> dict[str, str]:
-    """Peers that are not here, with the reason."""
+    """The peers that cannot run here, with the reason."""
     return {
         name: f"{name} is not installed (pip install dalembert[bench])"
         for name in CODE
@@ -137,11 +138,11 @@ def missing() -> dict[str, str]:
 
 
 def ours(problem: Problem, spellings: Any = None, sizes: Any = None) -> list[Entry]:
-    """The library's methods."""
+    """Entries for the library's methods."""
     entries = []
     for spelling in spellings or OURS:
         method = method_from_text(spelling)
-        # A whole number of steps between two times of comparison, so the sizes are at most those asked for.
+        # A whole number of steps lies between two times of comparison, so steps are at most as large as requested.
         rows = ROWS - 1
         for every in dict.fromkeys(
             math.ceil(problem.time / rows / h - 1e-9) for h in sizes or OURS[spelling]
@@ -168,7 +169,7 @@ def heyoka_system(problem: Problem) -> Any:
 
 
 def heyoka_exact(problem: Problem) -> tuple[np.ndarray, str]:
-    """The motion in extended precision where the machine has it, else in compensated double; and which."""
+    """The motion in extended precision if the machine has it, else in compensated double, and the precision used."""
     import heyoka  # pyright: ignore[reportMissingImports]
 
     try:
@@ -185,7 +186,7 @@ def heyoka_exact(problem: Problem) -> tuple[np.ndarray, str]:
 
 
 def heyoka(problem: Problem, tolerances: Any = HEYOKA) -> list[Entry]:
-    """Taylor's method."""
+    """Entries for heyoka's Taylor method."""
     import heyoka as package  # pyright: ignore[reportMissingImports]
 
     equations = heyoka_system(problem)
@@ -204,7 +205,7 @@ def heyoka(problem: Problem, tolerances: Any = HEYOKA) -> list[Entry]:
 
 
 def diffrax(problem: Problem, tolerances: Any = None) -> list[Entry]:
-    """Runge-Kutta methods in JAX."""
+    """Entries for diffrax's Runge-Kutta methods in JAX."""
     import diffrax as package
     import jax
     import jax.numpy as jnp
@@ -234,7 +235,7 @@ def diffrax(problem: Problem, tolerances: Any = None) -> list[Entry]:
 
 
 def scipy(problem: Problem, tolerances: Any = None) -> list[Entry]:
-    """SciPy's Runge-Kutta method of order 8, and its stiff method."""
+    """Entries for SciPy's Runge-Kutta method of order 8 and its stiff method."""
     from scipy.integrate import solve_ivp
 
     def field(t: float, y: np.ndarray) -> list[float]:

@@ -1,4 +1,4 @@
-"""Section compile: how long the import and the first call take."""
+"""Section compile: the time that the import and the first call take."""
 
 import json
 import os
@@ -17,7 +17,7 @@ began = time.perf_counter()
 import dalembert
 print(json.dumps(time.perf_counter() - began))
 """
-# A process that has imported everything and computed nothing makes a copy of itself for each first call.
+# A process that has imported everything but computed nothing forks a copy of itself for each first call.
 FIRST = """
 import json, os, sys, time
 import dalembert as da
@@ -43,7 +43,7 @@ print(json.dumps(found))
 
 
 def cases(quick: bool) -> list[tuple[str, str]]:
-    """System and method of each first call."""
+    """The system and the method of each first call."""
     if quick:
         return [("PendulumCVT", "leapfrog"), ("KnifeEdge", "frame")]
     some = [(s, m) for s in ("PendulumCVT", "Snakeboard") for m in ("leapfrog", "dla01", "dla:0.5", "dd")]
@@ -70,7 +70,7 @@ def first_calls(settings: Settings) -> Section:
     table.rows.append({"case": "import dalembert", **summary(times)})
     section.tables.append(table)
     if not hasattr(os, "fork"):
-        section.notes.append("First calls: skipped, this system cannot copy a process.")
+        section.notes.append("First calls were skipped: this operating system cannot fork a process.")
         return section
     chosen = cases(settings.quick)
     found: list[list[Any]] = [child(FIRST, json.dumps(chosen), str(STEPS)) for _ in range(repeats)]

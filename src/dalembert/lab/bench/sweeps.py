@@ -1,4 +1,4 @@
-"""Section sweep: what the engine costs, what a second worker gains, and how memory grows."""
+"""Section sweep: the cost of the engine, the gain from a second worker, and the growth of memory."""
 
 import shutil
 import tempfile
@@ -27,8 +27,8 @@ from dalembert.sweeps.work import block_values, preview
 
 BLOCKS = 16
 FREE = 1.8
-"""Less than this by two threads that hash says that the second core was busy."""
-# Most memory, in MB, of the driver and of the largest worker, after a sweep of so many trajectories.
+"""If two hashing threads speed up by less than this, the second core was busy."""
+# Prints the peak memory, in MB, of the driver and of the largest worker, after a sweep of a number of trajectories.
 MEMORY = """
 import json, sys, tempfile
 from distributed import Client
@@ -51,7 +51,7 @@ print(json.dumps({"driver": most(), "worker": max(workers.values())}))
 
 
 def spec_of(block: int, blocks: int, steps: int) -> dict[str, Any]:
-    """A sweep that computes and writes little: so many equal blocks."""
+    """A sweep of `blocks` equal blocks that computes and writes little."""
     return {
         "system": "PendulumCVT", "method": "frame", "parameters": {"eps": 0.5}, "start": "rotating", "steps": steps,
         "block": block, "random": {"count": block * blocks, "v0.xi": {"uniform": [2.5, 3.0]}},
@@ -65,9 +65,9 @@ def engine_cost(settings: Settings) -> Section:
     section = Section(
         "sweep",
         f"{blocks} blocks of {block:,} trajectories of PendulumCVT by frame, {steps:,} steps each, about one second "
-        "a block: a plain loop over the blocks in one process, which writes nothing; da.sweep with one worker; and "
-        "with two. Workers are running and have compiled before; everything else a sweep does is in its time: "
-        "looking at the spec, making the store, sending, writing, marking.",
+        "per block: a plain loop over the blocks in one process, which writes nothing; da.sweep with one worker; and "
+        "da.sweep with two. Workers are already running and have compiled. The time includes everything else that a "
+        "sweep does: reading the spec, making the store, sending, writing and marking.",
     )
     spec = spec_of(block, blocks, steps)
     checked = read(spec, system_kind)
@@ -101,7 +101,7 @@ def engine_cost(settings: Settings) -> Section:
     section.notes.append(f"Two threads that hash without the library were {free:.2f} times faster than one.")
     counts = (4_096, 40_960) if settings.quick else (10_000, 100_000, 1_000_000)
     if not Path("/proc/self/status").exists():
-        section.notes.append("Memory: not measured, this system does not tell it.")
+        section.notes.append("Memory was not measured: this operating system does not report it.")
         return section
     memory = [{"trajectories": count, **child(MEMORY, str(count))} for count in counts]
     heads = [
@@ -116,7 +116,7 @@ def engine_cost(settings: Settings) -> Section:
 
 
 def _members(steps: int) -> int:
-    """How many trajectories take about a second."""
+    """The number of trajectories that take about a second."""
     few = read(spec_of(256, 1, steps), system_kind)
     found = preview(few.told, few.objects)
     layout = layout_of(few, found.alone, found.row_bytes, found.gpu)

@@ -1,4 +1,4 @@
-"""What a section of the benchmark hands back, and how it is shown."""
+"""The results of a section of the benchmark, and how they are shown."""
 
 import dataclasses
 import hashlib
@@ -20,24 +20,24 @@ CHILD_SECONDS = 300
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How long and how often is measured."""
+    """How long measurements take, and how often they are repeated."""
 
     quick: bool = False
     repeats: int = 5
-    """Interleaved repeats of each measurement."""
+    """The number of interleaved repeats of each measurement."""
     seconds: float = 0.12
-    """Aim of one measured call of a kernel."""
+    """The target duration of one measured call of a kernel."""
     patience: float = 0.4
     """A call that takes longer is measured once."""
 
     @classmethod
     def short(cls) -> "Settings":
-        """Enough to see that everything runs; the numbers are rough."""
+        """Settings that show that everything runs, with rough numbers."""
         return cls(quick=True, repeats=3, seconds=0.02, patience=0.1)
 
 
 def timed(call: Callable[[], Any]) -> float:
-    """The seconds of one call."""
+    """The duration of one call in seconds."""
     began = time.perf_counter()
     call()
     return time.perf_counter() - began
@@ -46,9 +46,9 @@ def timed(call: Callable[[], Any]) -> float:
 def interleaved(
     calls: Mapping[Any, Callable[[], Any]], repeats: int, patience: float = np.inf, warm: bool = True
 ) -> dict[Any, list[float]]:
-    """Seconds of every call, taken in turns so that a slow spell of the machine meets all of them.
+    """The seconds of every call, measured in turns so that a slow spell of the machine affects all of them.
 
-    With `warm`, each is called once before, which compiles. One that takes longer than `patience` is not repeated.
+    With `warm`, each is called once beforehand to compile. A call that takes longer than `patience` is not repeated.
     """
     if warm:
         for call in calls.values():
@@ -62,13 +62,13 @@ def interleaved(
 
 
 def summary(times: Sequence[float]) -> dict[str, float]:
-    """Median, least, and spread (largest minus least, relative to the median)."""
+    """The median, the minimum, and the spread (largest minus least, relative to the median)."""
     median = float(np.median(times))
     return {"median": median, "min": min(times), "spread": (max(times) - min(times)) / median}
 
 
 def compared(ours: Sequence[float], theirs: Sequence[float], unit: float = 1.0) -> dict[str, float]:
-    """A row's numbers: both medians and minima in `unit` seconds, and the ratio ours / theirs."""
+    """The numbers of a row: both medians and minima in `unit` seconds, and the ratio ours / theirs."""
     a, b = summary(ours), summary(theirs)
     return {
         "ours": a["median"] / unit,
@@ -82,7 +82,7 @@ def compared(ours: Sequence[float], theirs: Sequence[float], unit: float = 1.0) 
 
 
 def fitting(run: Callable[[int], Any], seconds: float, first: int, most: int) -> int:
-    """The number of steps, a round one, for which `run(steps)` takes about so many seconds."""
+    """A round number of steps for which `run(steps)` takes about `seconds` seconds."""
     run(first)
     each = min(timed(lambda: run(first)) for _ in range(2)) / first
     found = min(max(int(seconds / each), first), most)
@@ -91,7 +91,7 @@ def fitting(run: Callable[[int], Any], seconds: float, first: int, most: int) ->
 
 
 def control(threads: int, megabytes: int = 40) -> dict[str, Callable[[], Any]]:
-    """Work without this library, in threads and one after the other: whether the cores are free at all."""
+    """Work without this library, in threads and one after the other, which shows whether the cores are free."""
     block = bytes(megabytes * 10**6)
 
     def together() -> None:
@@ -133,7 +133,7 @@ class Table:
 
 @dataclasses.dataclass
 class Section:
-    """One part of the benchmark: what was measured, in words, and its tables; or why it was skipped."""
+    """One part of the benchmark: a description of what was measured and its tables, or why it was skipped."""
 
     name: str
     what: str
@@ -143,7 +143,7 @@ class Section:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The section as plain values."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -174,7 +174,7 @@ def cells(table: Table) -> list[list[str]]:
 
 
 def markdown(table: Table) -> str:
-    """The table for a page."""
+    """The table in Markdown."""
     heads = [heading for _, heading, _ in table.columns]
     sides = ["---:" if how else "---" for _, _, how in table.columns]
     lines = [heads, sides, *cells(table)]
@@ -182,7 +182,7 @@ def markdown(table: Table) -> str:
 
 
 def print_section(console: Any, section: Section) -> None:
-    """On the terminal."""
+    """Prints the section on the terminal."""
     from rich.markup import escape
     from rich.table import Table as RichTable
 

@@ -34,13 +34,13 @@ from dalembert.simulation.ensembles import cores
 H = 0.1
 MEMBERS = 10_000
 FREE = 0.8
-"""A control that speeds up by less than this part of the number of cores means that they were not free."""
+"""If the control speeds up by less than this fraction of the number of cores, the cores were not free."""
 NO_C = "no hand-written C here: the folder benchmarks/c comes with the source tree, not with the installed package"
 NO_GCC = "gcc is not installed, or failed to build the C sources"
 
 
 def methods() -> dict[str, Method]:
-    """The methods that C has, by the name in its functions."""
+    """The methods that have C functions, by the name in the functions."""
     return {
         "leapfrog": LeapFrog(),
         "dla01": DLA01(),
@@ -51,12 +51,12 @@ def methods() -> dict[str, Method]:
 
 
 def systems() -> dict[str, System]:
-    """The systems that C has, by the prefix of its functions."""
+    """The systems that have C functions, by the prefix of the functions."""
     return {"cvt": zoo.PendulumCVT(eps=0.5), "snakeboard": zoo.Snakeboard()}
 
 
 def builder() -> Any:
-    """benchmarks/c/build.py as a module; None where the source tree is not there."""
+    """benchmarks/c/build.py as a module; None if the source tree is missing."""
     path = Path(__file__).resolve().parents[4] / "benchmarks" / "c" / "build.py"
     spec = (
         importlib.util.spec_from_file_location("dalembert_benchmarks_build", path) if path.exists() else None
@@ -74,7 +74,7 @@ def pointer(array: np.ndarray) -> Any:
 
 
 def c_start(method: Method, system: System, q0: Any, v0: Any) -> Any:
-    """The state of a C function: q, v and the method's own velocity or components, where it has them."""
+    """The state of a C function: q, v, and the method's own velocity or components if it has them."""
     q0, v0 = jnp.asarray(q0, float), jnp.asarray(v0, float)
     memory = method.init(lower(system), State(q0, v0, jnp.zeros(())), jnp.asarray(H))
     own = [getattr(memory, name) for name in ("u", "w") if hasattr(memory, name)]
@@ -128,8 +128,8 @@ def against_c(settings: Settings) -> Section:
     """Section c."""
     section = Section(
         "c",
-        f"One trajectory, h = {H}, nothing saved but the end: the library's kernel against C written by hand "
-        "for that one system and method (gcc -O3 -march=native). Nanoseconds a step.",
+        f"One trajectory, h = {H}, with only the end saved: the library's kernel against C written by hand "
+        "for that one system and method (gcc -O3 -march=native). Nanoseconds per step.",
     )
     build = builder()
     library = build.library() if build is not None else None
@@ -194,7 +194,7 @@ def c_many(function: Any, states: np.ndarray, parameters: np.ndarray) -> Callabl
 
 
 def _on(chosen: set[int], call: Callable[[], Any]) -> Callable[[], Any]:
-    """The call, on these cores only."""
+    """The call, restricted to these cores."""
 
     def there() -> Any:
         before = os.sched_getaffinity(0)
@@ -212,8 +212,8 @@ def ensembles(settings: Settings) -> Section:
     section = Section(
         "ensemble",
         f"{MEMBERS:,} members, h = {H}. On one core: the library's kernel for vectors of members against C "
-        "written by hand with SIMD loops. Then da.ensemble with all its checks, on all cores against on "
-        "one; the control is "
+        "written by hand with SIMD loops. The second table compares da.ensemble with all its "
+        "checks on all cores and on one. The control is "
         "hashing in threads, "
         "without the library: where it does not speed up, the cores were busy and the row says nothing.",
     )
@@ -241,7 +241,7 @@ def ensembles(settings: Settings) -> Section:
             states = np.asarray(jax.jit(jax.vmap(partial(c_start, method, system)))(q, v))
             states = np.ascontiguousarray(states.T)
             theirs = c_many(getattr(library, name), states, numbers(system))
-            # Column i of C holds q and v first; rows of ours may hold an entry that two columns share only once.
+            # The C states begin with q and v. Our rows may hold an entry that two columns share only once.
             difference = float(np.max(np.abs(ours(100)[: q.shape[1]] - theirs(100)[: q.shape[1]])))
             calls = {"ours": lambda f=ours, n=most: f(n), "theirs": lambda f=theirs, n=most: f(n)}
             times = interleaved(calls, settings.repeats)
@@ -262,10 +262,10 @@ def ensembles(settings: Settings) -> Section:
             row["decides"] = row["control"] > FREE * cores()
             scaling.rows.append({"case": name.removesuffix("_many"), **row, "steps": steps})
     if library is None:
-        section.notes.append(f"Against C: skipped, {NO_C if build is None else NO_GCC}.")
+        section.notes.append(f"The comparison with C was skipped: {NO_C if build is None else NO_GCC}.")
     section.tables = [t for t in (table, scaling) if t.rows]
     if not scaling.rows:
         section.notes.append(
-            "All cores against one: skipped, there is one core, or the system cannot choose cores."
+            "All cores against one was skipped: there is one core, or the operating system cannot choose cores."
         )
     return section

@@ -1,4 +1,4 @@
-"""The published experiments, done again: one file per figure or table, and a report of all of them."""
+"""Reproductions of published experiments: one file per figure or table, and a report on all of them."""
 
 from dalembert.lab.studies.run import STUDIES, chosen, reproduce
 

@@ -10,7 +10,7 @@ Runs = dict[str, dict[Panel, Kept]]
 
 
 class Integral(NamedTuple):
-    """What one of the three figures is about."""
+    """The integral that one of the three figures shows."""
 
     name: str
     key: str
@@ -22,7 +22,7 @@ class Integral(NamedTuple):
 
 
 def paper_drifts(integral: str, panel: Panel, spelling: str) -> bool | None:
-    """Whether the paper reports drift there (section 3.4, captions); None for methods it does not have."""
+    """Whether the paper reports drift in this panel (section 3.4, captions); None for methods it does not have."""
     if spelling not in PAPER:
         return None
     if spelling == "dd":
@@ -33,7 +33,7 @@ def paper_drifts(integral: str, panel: Panel, spelling: str) -> bool | None:
 
 
 def compared(key: str, runs: Runs) -> str:
-    """The verdict on what the paper says of each of its methods in each motion, and where it is otherwise."""
+    """The verdict on what the paper says about each of its methods in each motion, and where that does not hold."""
     claims = {}
     for spelling in PAPER:
         wrong = [
@@ -113,5 +113,5 @@ def verdicts(lab: Lab, what: Integral, runs: Runs) -> Table:
         "in the first tenth, or becomes twice as large after it as it was in it."
     )
     if lab.quick:
-        caption += " A quick run: the full one goes to 30,000."
+        caption += " This is a quick run; the full one goes to 30,000."
     return Table(caption, ("method", *(p.title for p in PANELS)), rows)

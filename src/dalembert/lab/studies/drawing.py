@@ -1,4 +1,4 @@
-"""How the figures of the studies look."""
+"""The style of the figures of the studies."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 9.6
-"""Inches; the report shows a figure at this width or less."""
+"""The width in inches; the report shows a figure at this width or less."""
 STYLE = {
     "font.size": 9.5,
     "font.family": "DejaVu Sans",
@@ -33,7 +33,7 @@ STYLE = {
 
 
 def drawing_style() -> Any:
-    """A context in which figures are made and saved."""
+    """The context in which figures are made and saved."""
     from matplotlib import rc_context
 
     return rc_context(STYLE)  # pyright: ignore[reportArgumentType]
@@ -52,7 +52,7 @@ def panels(
 
     figure = Figure(figsize=(WIDTH, height))
     axes = figure.subplots(rows, columns, squeeze=False, **options)
-    # Margins in inches; the legend stands in the lower one.
+    # Margins in inches; the lower one holds the legend.
     width, tall = (WIDTH - 1.0) / columns, (height - 0.3 - bottom) / rows
     figure.subplots_adjust(
         left=0.82 / WIDTH,
@@ -66,19 +66,19 @@ def panels(
 
 
 def style_of(spelling: str) -> dict[str, Any]:
-    """Colour, line and name of a method, the same in every figure."""
+    """The colour, line and name of a method, which are the same in every figure."""
     from dalembert.view.plots import method_style
 
     style = method_style(spelling) | {"label": NAMES.get(spelling, spelling), "lw": 1.4}
     if style["ls"] == ":":
         style["ls"] = (0, (1.2, 1.2))
-    if spelling == "dla:0.5":  # wider, to be seen under the curve of DLA 0,1 where they agree
+    if spelling == "dla:0.5":  # wider, so that it shows under the curve of DLA 0,1 where they agree
         style["lw"] = 2.6
     return style
 
 
 def log_axis(ax: "Axes", low: float, high: float, every: int = 2) -> None:
-    """A logarithmic axis with a tick every so many decades."""
+    """Makes the axis logarithmic, with one tick per `every` decades."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     ax.set_yscale("log")
@@ -92,12 +92,12 @@ def log_axis(ax: "Axes", low: float, high: float, every: int = 2) -> None:
 
 
 def title(ax: "Axes", text: str) -> None:
-    """A title in which eps is the letter."""
+    """Sets a title in which eps becomes the Greek letter."""
     ax.set_title(text.replace("eps", r"$\varepsilon$"))
 
 
 def legend_below(figure: "Figure", ax: "Axes", columns: int = 7, order: Sequence[str] | None = None) -> None:
-    """One legend for the whole figure, outside of all axes."""
+    """Draws one legend for the whole figure, outside all axes."""
     handles, labels = ax.get_legend_handles_labels()
     if order is not None:
         handles = [handles[labels.index(x)] for x in order]

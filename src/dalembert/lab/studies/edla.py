@@ -1,4 +1,4 @@
-"""EDLA, whose steps have the size that keeps the energy [cortes2003]: how they change, and where they end."""
+"""EDLA, whose steps have the size that keeps the energy [cortes2003]: how step sizes change, and where runs end."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 
 STEP, SMALL = 0.05, 0.0125
-"""First steps: of the runs that go on, and of those that end."""
+"""The first step of the runs that go on, and of the runs that end."""
 CONTINUED = 2000  # steps, made with the continuation
 STEPS, SCAN, SETS = {False: 20_000, True: 2_000}, {False: 48, True: 17}, {False: 5, True: 2}
-"""By whether it is quick: steps where it goes on; first steps 0.05 2^(-k/8) where it ends; how many such sets."""
+"""By whether the study is quick: the number of steps of runs that go on; the number of first steps 0.05 2^(-k/8) of
+runs that end; and the number of sets with such runs."""
 SHOWN = 20.0
-"""How long the ratio h(t)/h0 is looked at."""
+"""The time until which the ratio h(t)/h0 is examined."""
 PASSED = 1.25
-"""A run that comes this many times as far as the zero of G has got over it; the next zeros are farther."""
+"""A run that gets this many times as far as the zero of G has passed it; the next zeros are farther away."""
 RIVALS: tuple[Method, ...] = (VariationalDLA(), FrameGradient())
 
 
@@ -39,10 +40,11 @@ class Problem(NamedTuple):
     q0: np.ndarray
     v0: np.ndarray
     expected: tuple[str, ...]
-    """Bounds of h where the steps go on; the zero of G and the end where they end. By an independent program."""
+    """The values from an independent program: bounds of h where the run goes on, the zero of G and the end where it
+    ends."""
 
 
-# Made once, so that a system made twice is compiled once.
+# These functions are made once, so that two systems with the same one are compiled once.
 FIELDS: dict[str, Any] = {
     "V = (x^2 + y^2)/2": lambda q: 0.5 * (q[0] ** 2 + q[1] ** 2),
     "V = |q|^2/2": lambda q: 0.5 * jnp.sum(q**2),
@@ -70,7 +72,7 @@ def _robot(name: str, strength: float, heading: float, rates: tuple[float, float
 
 
 def safe() -> tuple[Problem, ...]:
-    """Where G keeps its sign."""
+    """The problems on which G keeps its sign."""
     return (
         _particle("V = (x^2 + y^2)/2", "0.0477", "0.0597"),
         _particle("V = |q|^2/2", "0.0484", "0.0778"),
@@ -81,7 +83,7 @@ def safe() -> tuple[Problem, ...]:
 
 
 def unsafe() -> tuple[Problem, ...]:
-    """Where it does not."""
+    """The problems on which G changes its sign."""
     return (
         _particle("V = y^2/2", "1.88", "1.856"),
         _particle("V = z", "0.52", "0.517"),
@@ -92,7 +94,7 @@ def unsafe() -> tuple[Problem, ...]:
 
 
 def run_of(problem: Problem, method: Method, h: float, steps: int) -> Trajectory:
-    """A run, as far as it comes."""
+    """A run, as far as it gets."""
     return simulate(problem.system, method, problem.q0, problem.v0, h=h, steps=steps, throw=False)
 
 
@@ -102,32 +104,32 @@ def spread(energy: np.ndarray) -> float:
 
 
 def ratio(run: Trajectory) -> tuple[np.ndarray, np.ndarray]:
-    """h(t)/h0 at the middle of each step, which is where a symmetric method means it."""
+    """h(t)/h0 at the middle of each step, to which the step size of a symmetric method belongs."""
     t, h = np.asarray(run.t), np.asarray(run.step_data["h"])[1:]
     return 0.5 * (t[1:] + t[:-1]), h / h[0]
 
 
 def gap(coarse: tuple[np.ndarray, np.ndarray], fine: tuple[np.ndarray, np.ndarray]) -> float:
-    """How far h(t)/h0 of two first steps are apart: that of the smaller by straight lines between its middles."""
+    """The distance between h(t)/h0 for two first steps; the finer one is interpolated linearly between its middles."""
     seen = coarse[0] < SHOWN
     return float(np.max(np.abs(coarse[1] - np.interp(coarse[0], *fine))[seen]))
 
 
 class Going(NamedTuple):
-    """A set on which the steps go on."""
+    """A set on which the run goes on."""
 
     problem: Problem
     status: Status
     h: np.ndarray
     plus: np.ndarray
     g: np.ndarray
-    """Of each step, as E^+."""
+    """G at each step; `plus` is E^+ at each step."""
     ratios: tuple[tuple[np.ndarray, np.ndarray], ...]
     """h(t)/h0 for h0 = 0.05, 0.025 and 0.0125."""
 
     @property
     def gaps(self) -> tuple[float, float]:
-        """Between the first and the second ratio, and between the second and the third."""
+        """The distances between the first and the second ratio, and between the second and the third."""
         return gap(*self.ratios[:2]), gap(*self.ratios[1:])
 
 
@@ -147,13 +149,13 @@ class Continued(NamedTuple):
 
     end: float
     least: float
-    """The smallest h; `jump` is the relative change of E^+ in the step that gets over the zero."""
+    """The smallest h; `jump` is the relative change of E^+ in the step that passes the zero."""
     jump: float
     status: Status
 
 
 class Ending(NamedTuple):
-    """A set on which the steps end."""
+    """A set on which the run ends."""
 
     problem: Problem
     zero: float
@@ -163,42 +165,42 @@ class Ending(NamedTuple):
     continued: Continued
 
     def tried(self, over: bool) -> tuple[Tried, ...]:
-        """Those of the scan that got over the zero, or those that did not."""
+        """The runs of the scan that passed the zero, or the runs that did not."""
         return tuple(x for x in self.scan if (x.end > PASSED * self.zero) == over)
 
 
 class Rival(NamedTuple):
-    """A method over a time, in a number of steps."""
+    """The results of a method over a time, in a number of steps."""
 
     method: str
     steps: int
     end: float
     error: float
-    """Distance of the position from the exact motion at the end."""
+    """The distance of the position from the exact motion at the end."""
     middle: float
-    """Spread of the energy in the middle of steps, which is E^+ of EDLA."""
+    """The spread of the energy in the middle of steps, which is E^+ for EDLA."""
     ends: float
-    """Spread of the energy of the states (q, v)."""
+    """The spread of the energy of the states (q, v)."""
     curve: tuple[np.ndarray, np.ndarray]
-    """Times, and the error of the energy in the middle; of the frame method, of the states."""
+    """Times, and the error of the energy in the middle of steps, or of the states for the frame method."""
 
 
 class Laws(NamedTuple):
-    """Exact laws of free motion, and what rounding allows."""
+    """The deviations from exact laws of free motion, and what rounding allows."""
 
     y: np.ndarray
-    """In the middle of the steps of the particle."""
+    """The values of y in the middle of the steps of the particle."""
     h: np.ndarray
     kappa: float
     particle: float
-    """The largest |h_k/(kappa sqrt(1 + y^2)) - 1|; the next that of h_k/h0 - 1."""
+    """The largest |h_k/(kappa sqrt(1 + y^2)) - 1|; `disk` is the largest |h_k/h0 - 1|."""
     disk: float
     rounding: tuple[float, float]
-    """What rounding allows in the two."""
+    """What rounding allows in each of the two."""
 
 
 class Measured(NamedTuple):
-    """All of it."""
+    """All measurements."""
 
     going: tuple[Going, ...]
     ending: tuple[Ending, ...]
@@ -207,7 +209,7 @@ class Measured(NamedTuple):
 
 
 def measure(lab: Lab) -> Measured:
-    """The sets where it goes on, those where it ends, the others, the exact laws."""
+    """The sets on which runs go on, the sets on which they end, the other methods, and the exact laws."""
     going = tuple(_going(lab, x) for x in safe())
     ending = tuple(_ending(lab, x) for x in unsafe()[: SETS[lab.quick]])
     lab.step("EDLA beside methods of equal steps")
@@ -217,7 +219,7 @@ def measure(lab: Lab) -> Measured:
 def _going(lab: Lab, problem: Problem) -> Going:
     lab.step(f"EDLA, {problem.name}")
     run = run_of(problem, EDLA(), STEP, STEPS[lab.quick])
-    # On these sets the mean of h is at least h0/2, which bounds how many steps cover SHOWN.
+    # On these sets the mean of h is at least h0/2, which bounds the number of steps that cover SHOWN.
     finer = [run_of(problem, EDLA(), h, round(2 * SHOWN / h)) for h in (STEP / 2, STEP / 4)]
     h, plus, g = (np.asarray(run.step_data[name])[1:] for name in ("h", "E_plus", "G"))
     return Going(problem, run.status, h, plus, g, tuple(ratio(x) for x in (run, *finer)))
@@ -234,7 +236,7 @@ def _ending(lab: Lab, problem: Problem) -> Ending:
     assert zero is not None
 
     def trial(h: float) -> Trajectory:
-        # Four times what equal steps would take: on the robot h falls to a third of h0 before it rises.
+        # Four times as many as equal steps would need: on the robot h falls to a third of h0 before it rises.
         return run_of(problem, EDLA(), h, round(4 * zero / h) + 20)
 
     run = trial(SMALL)
@@ -247,15 +249,15 @@ def _ending(lab: Lab, problem: Problem) -> Ending:
 
 
 def rival(problem: Problem, run: Trajectory, rows: int | None = None) -> Rival:
-    """What there is to say of a run, or of its first rows."""
+    """The results of a run, or of its first rows."""
     t, q, v = (np.asarray(x)[:rows] for x in (run.t, run.q, run.v))
     energy, system = over_rows(total_energy), lower(as_arrays(problem.system))
     ends = energy(system, q, v)
-    if "E_plus" in run.step_data:  # the same without the digits that differences lose
+    if "E_plus" in run.step_data:  # the same energy, without the digits that differences lose
         middle = np.asarray(run.step_data["E_plus"])[1:rows]
     else:
         middle = energy(system, 0.5 * (q[1:] + q[:-1]), np.diff(q, axis=0) / np.diff(t)[:, None])
-    # Twenty times are enough for its own step control to begin well.
+    # Twenty times are enough for the step control of the reference to begin well.
     exact = run_of(problem, Reference(), float(t[-1]) / 20, 20)
     error = float(np.linalg.norm(q[-1] - np.asarray(exact.q)[-1]))
     kept = ends if isinstance(run.method, FrameGradient) else middle
@@ -265,7 +267,7 @@ def rival(problem: Problem, run: Trajectory, rows: int | None = None) -> Rival:
 
 
 def _beside(problem: Problem, run: Trajectory, rows: int | None = None) -> tuple[Rival, ...]:
-    """A run of EDLA, and the others over the same time in as many steps."""
+    """The results of a run of EDLA, and of the other methods over the same time in as many steps."""
     first = rival(problem, run, rows)
     others = (run_of(problem, m, first.end / first.steps, first.steps) for m in RIVALS)
     return (first, *(rival(problem, x) for x in others))
@@ -285,7 +287,7 @@ def _rivals(going: Going, ending: Ending) -> dict[str, tuple[Rival, ...]]:
 
 def _laws() -> Laws:
     particle, disk = NonholonomicParticle(), RollingDisk()
-    # Rounding of h grows as 1/(h^2 G), here as 1 + y^2; 100 steps leave ten digits.
+    # The rounding of h grows as 1/(h^2 G), here as 1 + y^2; 100 steps leave ten digits.
     run = simulate(particle, EDLA(), *particle.start(), h=STEP, steps=100)
     rolling = simulate(disk, EDLA(), *disk.start(), h=STEP, steps=1000)
     q, h = np.asarray(run.q), np.asarray(run.step_data["h"])[1:]
@@ -298,7 +300,7 @@ def _laws() -> Laws:
 
 
 def _rounding(run: Trajectory) -> float:
-    """How far rounding may carry h: each step is determined to eps E/(2 h^2 G), and their errors add up by chance."""
+    """The effect of rounding on h: each step is determined to eps E/(2 h^2 G), and the errors add up randomly."""
     h, plus, g = (np.asarray(run.step_data[name])[1:] for name in ("h", "E_plus", "G"))
     return float(np.sqrt(len(h)) * np.max(np.finfo(float).eps * np.abs(plus / (2 * h**2 * g))))
 
@@ -309,14 +311,14 @@ COLOURS = {
     "dla-variational": "#882255",
     "frame": "#0072B2",
 }
-"""Those of view.plots; the continuation of EDLA has one of its own."""
+"""The colours of view.plots; the continuation of EDLA has its own colour."""
 SET_COLOURS = ("#0072B2", "#D55E00", "#117733", "#882255", "#8a8a8a")
 MARKS = ("o", "s", "^", "v", "D")
 DASHED: dict[str, Any] = {"color": "#333333", "lw": 1.0, "ls": (0, (4, 3)), "zorder": 1}
 
 
 def words(name: str) -> str:
-    """A name as the figure writes it."""
+    """The name as the figure writes it."""
     changes = (
         ("|q|^2", r"$|q|^2$"), ("x^2 + y^2", r"$x^2+y^2$"), ("y^2", r"$y^2$"), ("xi", r"$\xi$"), ("x3'", r"$x_3'$")
     )  # fmt: skip
@@ -329,7 +331,7 @@ def words(name: str) -> str:
 
 
 def draw(data: Measured) -> "Figure":
-    """Six panels."""
+    """The figure, with six panels."""
     figure, axes = panels(3, 2, 9.6, (0.85, 0.82), bottom=0.6)
     _draw_going(axes[0, 0], data)
     _draw_energy(axes[0, 1], data)
@@ -426,12 +428,12 @@ def _draw_law(ax: Any, data: Measured) -> None:
 __all__ = ["measure", "present"]
 
 SOURCE = "cortes2003"
-# Rounding: E^+ is asked for to 2 eps, and 3e-14 is the most that any of the runs shows.
+# The bound for rounding: steps solve for E^+ to 2 eps, and the largest deviation in any of the runs is 3e-14.
 KEPT = 1e-12
 
 
 def present(lab: Lab, data: Measured) -> Result:
-    """Six panels, four tables."""
+    """The study with its figure of six panels and four tables."""
     ending, steps = data.ending, STEPS[lab.quick]
     kept = max(spread(x.plus) for x in data.going)
     off = max(abs(x.run.end / x.zero - 1) for x in ending)
@@ -441,7 +443,7 @@ def present(lab: Lab, data: Measured) -> Result:
     good, to_end, past = data.rivals.values()
     said = (
         "The paper derives the method and shows no run of it. Time is one of the unknowns, and its equation says "
-        "that the energy E+ with which a step arrives is that with which the next one departs. So each step has "
+        "that the energy E+ with which a step arrives is the energy with which the next one departs. So each step has "
         "its own size. A step that keeps the energy exists near the last one only while a function G of the state "
         "keeps its sign. For a constant mass matrix 8 G = |R|^2 - |grad V|^2 - V''(v, v), with R the reaction of "
         "the constraint.",
@@ -495,7 +497,7 @@ def _passing(sets: list[Ending]) -> str:
 
 
 def _robot_words(ending: tuple[Ending, ...]) -> str:
-    """Where its run that ends was made, as in the full study."""
+    """A sentence on the robot, if its ending run was made, as in the full study."""
     if not any("robot" in x.problem.name for x in ending):
         return ""
     return " The robot ends or goes on by its speed: with x3' = 0.85 G keeps its sign, with x3' = 1.2 it does not."
@@ -507,7 +509,7 @@ def _errors(rivals: tuple[Rival, ...]) -> str:
 
 
 def agrees(x: float, expected: str) -> bool:
-    """Within one unit of the last digit that is given."""
+    """Whether x agrees with the expected text to within one unit of its last digit."""
     return abs(x - float(expected)) <= 1.001 * 10.0 ** -len(expected.partition(".")[2])
 
 
@@ -534,7 +536,7 @@ def _going_table(data: Measured, steps: int) -> Table:
                 *(bounds or [Cell(f"{v:.4f}") for v in (least, most)]),
                 Cell(number(kept), "exact" if kept < KEPT else "drift", ("expected: rounding",)),
                 Cell(f"{np.min(x.g):.3f} to {np.max(x.g):.3f}", "good" if sign else "differs"),
-                # In proportion to h0 or better: the expected fraction is 1/2 or less, and 0.6 leaves room.
+                # Gaps should fall in proportion to h0 or faster: a ratio of 1/2 is expected, and 0.6 leaves room.
                 *(Cell(number(gap), "good" if x.gaps[1] < 0.6 * x.gaps[0] else "differs") for gap in x.gaps),
             )
         )
@@ -548,7 +550,7 @@ def _going_table(data: Measured, steps: int) -> Table:
 
 
 def _jump(x: float) -> str:
-    """Whether it is within the range that was expected, of which one digit is given."""
+    """The tone of a jump: whether it lies in the expected range, which is given to one digit."""
     return "good" if 0.5e-5 <= x < 4.5e-4 else "differs"
 
 
@@ -611,7 +613,7 @@ def _laws_table(data: Measured) -> Table:
     )
     caption = (
         f"Exact laws of the midpoint rule without a potential, kappa = {number(laws.kappa, 3)} from the first step: "
-        "largest relative deviation of h, beside what rounding allows, eps E/(2 h^2 G) a step times the root of "
-        "their number."
+        "largest relative deviation of h, beside what rounding allows, eps E/(2 h^2 G) per step times the square root "
+        "of the number of steps."
     )
     return Table(caption, ("law", "deviation", "expected"), rows)

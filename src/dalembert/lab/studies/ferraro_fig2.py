@@ -27,18 +27,18 @@ STYLES: dict[str, dict[str, Any]] = {
     "DLA, left point": {"color": "#882255", "lw": 1.5, "ls": (0, (1.2, 1.2))},
     "exact": {"color": "#333333", "lw": 1.0},
 }
-"""Colour and line of the methods of this paper; the colours are those of view.plots."""
+"""The colours and lines of the methods of this paper; the colours are those of view.plots."""
 EXPECTED = {"DLA, midpoint": 2.97e-4, "DLA, left point": 7e-2}
-"""Relative variations that an independent program gave beforehand."""
+"""The relative variations that an independent program gave beforehand."""
 
 
 class Run(NamedTuple):
-    """What is kept of a run."""
+    """The results of a run."""
 
     energy: np.ndarray
-    """Of each step: that of its velocity."""
+    """The energy of the velocity of each step."""
     differences: np.ndarray
-    """The same formed from differences of the positions, which have lost digits."""
+    """The same energy from differences of the positions, which have lost digits."""
     error: np.ndarray
     """|q_k - q(t_k)|."""
 
@@ -69,7 +69,7 @@ def _arriving(system: System, q0: Any, q1: Any, h: Any) -> Any:
 
 
 def from_pair(system: Any, method: Method, q0: Any, v0: Any, h: float, steps: int) -> np.ndarray:
-    """The positions of a DLA run that the pair (q0, q1) starts, q1 from the exact motion; both included."""
+    """The positions of a DLA run that starts from the pair (q0, q1), with q1 from the exact motion; both included."""
     q0 = np.asarray(q0, float)
     q1 = system.solution(np.array([h]), q0, v0)[0][0]
     v1 = _arriving(lower(as_arrays(system)), q0, q1, np.asarray(h))
@@ -98,17 +98,17 @@ def measure(lab: Lab) -> Measured:
 
 
 def bump(data: Measured) -> float:
-    """y where the energy of the midpoint DLA is farthest from that of the first step."""
+    """The y at which the energy of the midpoint DLA is farthest from the energy of the first step."""
     return float(data.y[np.argmax(np.abs(data.runs["DLA, midpoint"].deviation))])
 
 
 def left_way(data: Measured) -> str:
-    """What the energy of the DLA of the left point does."""
+    """Whether the energy of the DLA with the left point rises or falls."""
     return "rises" if data.runs["DLA, left point"].deviation[-1] > 0 else "falls"
 
 
 def present(lab: Lab, data: Measured) -> Result:
-    """The energies, near and on a log axis."""
+    """The study: the energies, close up and on a log axis."""
     figure, axes = panels(1, 2, 3.9, (0.85, 0.42))
     near, far = axes[0]
     y = data.y[:SHOWN]

@@ -21,7 +21,7 @@ EXPECTED = {
     "DLA, midpoint": (1.07e-3, 8.32e-3, 1.13e-2, 1.65e-2, 1.34e-2),
     "DLA, left point": (9.6e-2, 0.52, 0.80, 1.77, 3.35),
 }
-"""Errors at these steps that an independent program gave beforehand."""
+"""The errors at these steps that an independent program gave beforehand."""
 
 MARKS: dict[str, dict[str, Any]] = {
     "GNI": {"marker": "o", "ms": 4.0, "mew": 0},
@@ -35,19 +35,19 @@ class Measured(NamedTuple):
     exact: np.ndarray
     """(K, 3) x, y, theta at the times of the steps."""
     curve: np.ndarray
-    """(J, 2) the exact path, finely."""
+    """(J, 2) the exact path at many points."""
     cusp: tuple[float, np.ndarray]
-    """Where the blade stops and turns back: k, and (x, y)."""
+    """The step k and the place (x, y) where the blade stops and turns back."""
     paths: dict[str, np.ndarray]
     errors: dict[str, np.ndarray]
     products: tuple[tuple[float, float], tuple[float, float]]
     """u0 h and omega0 h with their uncertainties, from the printed q1."""
     cleaned: float
-    """The last of these errors of the GNI with its parasitic mode taken away every 20 steps."""
+    """The last of these errors for the GNI with its parasitic mode removed every 20 steps."""
     heading: float
     """The error in theta of the GNI there."""
     rescaled: float
-    """How far the points of the GNI with h = 1 and the speeds times 0.2 are from those with h = 0.2."""
+    """The distance between the points of the GNI with h = 1 and speeds times 0.2, and those with h = 0.2."""
 
 
 def blade_speed(q: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -88,9 +88,9 @@ def measure(lab: Lab) -> Measured:
 
 
 def products(sleigh: ChaplyginSleigh) -> tuple[tuple[float, float], tuple[float, float]]:
-    """u0 h and omega0 h for which x1 and theta1 come out as printed, within the half unit of their last digit.
+    """u0 h and omega0 h for which x1 and theta1 agree with the printed values, to half a unit of the last digit.
 
-    The y1 that follows agrees with the print; it is small and tells less.
+    The resulting y1 agrees with the printed one; it is small and says less.
     """
 
     def arrival(x: np.ndarray) -> np.ndarray:
@@ -102,7 +102,7 @@ def products(sleigh: ChaplyginSleigh) -> tuple[tuple[float, float], tuple[float,
         for dtheta in (-5e-5, 5e-5):
             wanted = np.array([PRINTED[0] + dx, PRINTED[2] + dtheta])
             x = wanted.copy()
-            for _ in range(8):  # Newton's method, its slopes by differences
+            for _ in range(8):  # Newton's method, with slopes from differences
                 slope = np.stack([(arrival(x + d) - arrival(x - d)) / 2e-6 for d in 1e-6 * np.eye(2)], axis=1)
                 x = x - np.linalg.solve(slope, arrival(x) - wanted)
             found.append(x)
@@ -112,14 +112,14 @@ def products(sleigh: ChaplyginSleigh) -> tuple[tuple[float, float], tuple[float,
 
 
 def ratios(data: Measured) -> tuple[float, float]:
-    """How many times worse the left point is than the midpoint, at the steps of the table: least and most."""
+    """The least and the largest factor by which the left point is worse than the midpoint, at the table's steps."""
     seen = list(SEEN)
     ratio = data.errors["DLA, left point"][seen] / data.errors["DLA, midpoint"][seen]
     return float(np.min(ratio)), float(np.max(ratio))
 
 
 def present(lab: Lab, data: Measured) -> Result:
-    """Errors against the step, and the path."""
+    """The study: the errors against the step, and the path."""
     from matplotlib.lines import Line2D
 
     figure, axes = panels(1, 2, 4.4, (0.85, 0.42))
@@ -178,7 +178,7 @@ def _words(figure, data: Measured) -> Result:
         f"parasitic mode, without which the error is {number(data.cleaned, 2)}; that mode shows after "
         "the figure ends, and is looked at below.",
         f"What is printed does not fix the step: q1 gives u0 h = {u:.4f} \u00b1 {du:.4f} and omega_0 h = "
-        f"{omega:.5f} \u00b1 {domega:.5f}, and nothing else matters: with h = 1 and speeds a fifth of "
+        f"{omega:.5f} \u00b1 {domega:.5f}, and nothing else matters: with h = 1 and speeds one fifth of "
         f"ours the points are the same to {number(data.rescaled)}. Here h = 0.2, u0 = -1.2, omega_0 = "
         "0.288. The J is printed for I, the inertia about the mass centre; whether I or I + m a^2 is "
         "one cannot be told from q1. All three methods start from the pair (q0, q1) with q1 on the "

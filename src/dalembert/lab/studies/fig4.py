@@ -27,7 +27,7 @@ class Edge(NamedTuple):
     """One run of the knife edge."""
 
     kept: Kept
-    """What the figure shows."""
+    """The quantity that the figure shows."""
     on: Drift
     """The energy of the velocity on the constraint."""
     own: Drift

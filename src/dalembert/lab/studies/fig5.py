@@ -23,11 +23,11 @@ class Portrait(NamedTuple):
     axis: np.ndarray
     latitude: float
     mirror: float
-    """Largest |eta(xi) - eta(-xi)| on the orbit: zero where reflecting xi maps it to itself."""
+    """The largest |eta(xi) - eta(-xi)| on the orbit, which is zero if reflecting xi maps the orbit to itself."""
 
 
 class Measured(NamedTuple):
-    """Potentials on a grid, and the orbits."""
+    """The potentials on a grid, and the orbits."""
 
     xi: np.ndarray
     hills: dict[float, np.ndarray]
@@ -35,7 +35,7 @@ class Measured(NamedTuple):
 
 
 def measure(lab: Lab) -> Measured:
-    """The potentials, and what the period maps say."""
+    """The potentials, and the period maps along the orbits."""
     xi = np.linspace(-np.pi, np.pi, 2049)
     hills, portraits = {}, {}
     for panel in PANELS:
@@ -51,7 +51,7 @@ def measure(lab: Lab) -> Measured:
 
 
 def _curve(xi: np.ndarray, hill: np.ndarray, energy: float) -> tuple[np.ndarray, np.ndarray]:
-    """The orbit of this energy as one line; closed where it turns back."""
+    """The orbit with this energy as one line, which is closed if the orbit turns back."""
     inside = np.nonzero(energy >= hill)[0]
     if len(inside) == len(xi):
         return xi[::8], np.sqrt(2 * (energy - hill))[::8]
@@ -104,11 +104,11 @@ def present(lab: Lab, data: Measured) -> Result:
         "Each portrait is symmetric under eta -> -eta. Without the perturbation it is also symmetric "
         "under xi -> -xi; the perturbation removes this second symmetry. The oscillating orbit is mapped "
         "to itself by the first one. The rotating orbit is not: it had only the second, so that with eps "
-        "= 0.5 none is left to it.",
+        "= 0.5 it has none left.",
     )
     found = (
         "The portraits agree. On the rotating orbit eta(xi) and eta(-xi) differ by up to "
-        f"{number(mirror)} for eps = 0.5 and by rounding for eps = 0. The table has what the motion along "
+        f"{number(mirror)} for eps = 0.5 and by rounding for eps = 0. The table shows what the motion along "
         "each orbit does to the passenger in one period: a rotation about an axis by an angle, from which "
         "Figure 8 and the resonances below follow.",
     )

@@ -1,4 +1,4 @@
-"""A second process for the studies that spend their time in compiling, so that two cores work."""
+"""A second process for the studies that spend most of their time compiling, so that two cores work."""
 
 import json
 import os
@@ -13,24 +13,24 @@ from typing import Any, TextIO
 from dalembert.lab.studies.result import from_plain, to_plain
 from dalembert.lab.studies.shared_runs import Lab
 
-# One thread for linear algebra: its matrices are tiny. No GPU: it belongs to the first process.
+# Linear algebra gets one thread, because its matrices are tiny, and no GPU, which belongs to the first process.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
-# Machine code that is made quickly rather than runs quickly: there is little to run.
+# Prefer fast compilation to fast machine code, because there is little to run.
 FLAGS = "--xla_backend_optimization_level=0"
 SCRIPT = "import sys; from dalembert.lab.studies.helper import work; work(*sys.argv[1:])"
 
 
 class Ended(Exception):
-    """The other process is gone, or failed; its work can be done here."""
+    """The other process is gone or has failed; its work can be done here."""
 
 
 class Helper:
-    """Does studies in another process; `futures` holds their results when they come."""
+    """Runs studies in another process; `futures` will hold their results."""
 
     def __init__(self, names: tuple[str, ...], quick: bool, folder: Path, say: Callable[[str], None]):
         self.futures: dict[str, Future] = {name: Future() for name in names}
         self._say = say
-        # A session of its own, so that Ctrl-C reaches the first process alone, which ends this one.
+        # A session of its own, so that Ctrl-C reaches only the first process, which then ends this one.
         self._process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, "quick" if quick else "full", str(folder), *names],
             stdout=subprocess.PIPE,
@@ -59,11 +59,11 @@ class Helper:
 
 
 def work(length: str, folder: str, *names: str) -> None:
-    """What the other process does: finishes each study and tells of it in a line of JSON on standard output."""
+    """The work of the other process: finishes each study and reports it as one line of JSON on standard output."""
     from dalembert.lab.studies.run import STUDIES, finish
 
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever is printed by others goes elsewhere
+    os.dup2(2, 1)  # anything that others print goes to standard error
     lab = Lab(length == "quick", names, lambda text: _send(out, "says", "", text))
     for name in names:
         _send(out, "done", name, to_plain(finish(name, lab, STUDIES[name].measure(lab), Path(folder))))

@@ -1,4 +1,4 @@
-"""Maps: what a method loses over parameter and step, and where its steps resonate; a million trajectories in all."""
+"""Maps of what a method loses over parameter and step, and of its resonances: a million trajectories in all."""
 
 import tempfile
 from pathlib import Path
@@ -17,7 +17,7 @@ from dalembert.sweeps.scheduling import local_cluster
 
 METHODS = {"leapfrog:momentum": "leap-frog", "dd:average": "DD with separate gradients", "frame": "frame"}
 EPS = 0.5
-"""Of the map of resonances: the driver is not reversible."""
+"""The eps of the map of resonances, with which the driver is not reversible."""
 EPSES, STEPS = (0.0, 0.6), (0.05, 0.45)
 ENERGIES, RATIOS = (2.6, 8.0), (8.0, 30.0)
 SHOWN = {
@@ -30,7 +30,7 @@ SHOWN = {
         "largest error of the passenger energy",
     ),
 }
-"""What is drawn along x and y, which variable, between which limits, and what it is."""
+"""The dimensions along x and y, the variable, its limits, and its label."""
 AXES = {"ratio": "T/h, steps in one turn of the driver", "driver_energy": "energy of the driver"}
 WORDS = {
     "drift": "Slope of the running mean of the passenger energy over eps and step size; rotating driver of energy 4.",
@@ -39,12 +39,12 @@ WORDS = {
 
 
 class Sizes(NamedTuple):
-    """How fine and how long."""
+    """The resolution of the maps and the length of the runs."""
 
     drift: tuple[int, int]
-    """Values of eps and h."""
+    """The numbers of values of eps and h."""
     resonance: tuple[int, int]
-    """Driver energies and values of T/h."""
+    """The numbers of driver energies and of values of T/h."""
     steps: int
 
 
@@ -60,12 +60,12 @@ class Measured(NamedTuple):
 
     @property
     def trajectories(self) -> int:
-        """How many were run."""
+        """The number of trajectories in both maps."""
         return int(self.drift["status"].size + self.resonance["status"].size)
 
 
 def passenger(sol: Trajectory) -> dict[str, np.ndarray]:
-    """Largest error, slope and verdict of the passenger's energy, which is one at the start."""
+    """The largest error, the slope and the verdict of the passenger's energy, which is one at the start."""
     energy = 0.5 * np.sum(sol.q[..., :2] ** 2 + sol.v[..., :2] ** 2, axis=-1)
     t = np.asarray(sol.t)
     found = judged_together(t, energy, (t[..., -1] - t[..., 0]) / 100, 1.0)
@@ -75,7 +75,7 @@ def passenger(sol: Trajectory) -> dict[str, np.ndarray]:
 
 
 def period(energy: np.ndarray, points: int = 400) -> np.ndarray:
-    """The time of one turn of the driver, of an energy beyond the top of its potential: the integral of dxi/xi'.
+    """The time of one turn of a driver with an energy above the top of its potential: the integral of dxi/xi'.
 
     The trapezoidal rule converges exponentially, since the integrand is periodic.
     """
@@ -85,13 +85,13 @@ def period(energy: np.ndarray, points: int = 400) -> np.ndarray:
 
 
 def at_energy(driver_energy: np.ndarray, ratio: np.ndarray) -> dict[str, np.ndarray]:
-    """Start speed and step of a driver with this energy that turns once in so many steps."""
+    """The start speed and the step of a driver with this energy that turns once in `ratio` steps."""
     distinct, place = np.unique(driver_energy, return_inverse=True)
     return {"v0.xi": np.sqrt(2 * driver_energy), "h": period(distinct)[place] / ratio}
 
 
 def specs(sizes: Sizes) -> dict[str, dict[str, Any]]:
-    """The two sweeps."""
+    """The specs of the two sweeps."""
     shared = {"system": "PendulumCVT", "start": "rotating", "steps": sizes.steps, "reduce": [passenger]}
     methods = list(METHODS)
 
@@ -112,7 +112,7 @@ def specs(sizes: Sizes) -> dict[str, dict[str, Any]]:
 
 
 def measure(lab: Lab) -> Measured:
-    """Both sweeps, on all cores; their stores stay in the folder of the report, where an interrupted one goes on."""
+    """Both sweeps, run on all cores. Their stores stay in the report's folder, where an interrupted one continues."""
     sizes = QUICK if lab.quick else FULL
     lab.step("starting workers")
     with tempfile.TemporaryDirectory() as scratch, local_cluster() as cluster:
@@ -130,13 +130,13 @@ def measure(lab: Lab) -> Measured:
 
 
 def shares(data: Any) -> dict[str, float]:
-    """The part of the trajectories of each method whose passenger energy drifts."""
+    """The fraction of the trajectories of each method whose passenger energy drifts."""
     drifts = data["passenger_verdict"] == VERDICTS.index(next(v for v in VERDICTS if v.name == "DRIFT"))
     return {name: float(drifts.sel(integrator=name).mean()) for name in METHODS}
 
 
 def present(lab: Lab, data: Measured) -> Result:
-    """Two maps and a table."""
+    """The study with its two maps and its table."""
     from matplotlib.figure import Figure
 
     from dalembert.view.maps import sweep_map
@@ -181,7 +181,7 @@ def present(lab: Lab, data: Measured) -> Result:
         "Maps of drift and resonance",
         (
             "Not in the paper, which shows single runs. Each point of these maps is one run of the pendulum CVT, "
-            "and its colour what became of the passenger energy, which every exact motion keeps.",
+            "and its colour shows the change of the passenger energy, which every exact motion keeps.",
         ),
         (
             f"{data.trajectories:,} trajectories. The frame method keeps the energy everywhere, {number(worst)} at "

@@ -1,4 +1,4 @@
-"""Why leap-frog works: an orthogonal cocycle with a modified energy; and why DLA does not."""
+"""Why leap-frog works, as an orthogonal cocycle with a modified energy, and why DLA does not."""
 
 from typing import NamedTuple
 
@@ -26,8 +26,8 @@ QUICK_EXPONENTS = (EXPONENTS[0], EXPONENTS[3])
 STARTS = {"leapfrog:momentum": "first multiplier zero", "leapfrog": "first multiplier exact"}
 TENTHS = 10
 SEEN = 51
-"""Steps at which matrices are looked at, two turns of the driver: as many states as in the table of section
-3.4, so that the step is compiled once for both."""
+"""The number of steps at which matrices are examined, which is two turns of the driver. The table of section 3.4 has
+as many states, so that the step is compiled once for both."""
 
 
 class Cocycle(NamedTuple):
@@ -35,13 +35,13 @@ class Cocycle(NamedTuple):
 
     xi: np.ndarray
     defect: np.ndarray
-    """Largest entry of M^T G M - G at each step."""
+    """The largest entry of M^T G M - G at each step."""
     determinant: float
-    """Mean; those of leap-frog and of orthogonal maps do not vary."""
+    """The mean determinant, which does not vary for leap-frog and for orthogonal maps."""
 
 
 class Measured(NamedTuple):
-    """Everything about the rotating perturbed driver."""
+    """All measurements with the rotating perturbed driver."""
 
     t: np.ndarray
     energy: np.ndarray
@@ -51,9 +51,9 @@ class Measured(NamedTuple):
     cocycles: dict[str, Cocycle]
     exponents: dict[tuple[str, Panel], np.ndarray]
     decay: tuple[np.ndarray, np.ndarray, np.ndarray]
-    """Times, passenger energy of DLA 0.5, and what the exponents foretell."""
+    """The times, the passenger energy of DLA 0.5, and the prediction from the exponents."""
     parasitic: dict[str, np.ndarray]
-    """Amplitude in each tenth of a run, by start."""
+    """The amplitude in each tenth of a run, by start."""
     parasitic_time: float
 
 
@@ -121,7 +121,7 @@ def _cocycle(lab: Lab, spelling: str) -> Cocycle:
 
 
 def _decay(lab: Lab, exponents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The passenger energy of DLA 0.5 once a period, and [I0^2 exp(2 l1 t) + (2 - I0^2) exp(2 l2 t)]/2."""
+    """The passenger energy of DLA 0.5 once per period, and [I0^2 exp(2 l1 t) + (2 - I0^2) exp(2 l2 t)]/2."""
     found = lab.latitude(HARD)
     steps = round(lab.settings.cvt / CVT_STEP)
     run = _run("dla:0.5", steps, 25)
@@ -140,7 +140,7 @@ def _tenths(run: Trajectory) -> np.ndarray:
 
 
 def present(lab: Lab, data: Measured) -> Result:
-    """Four panels, one a step of the argument."""
+    """The study with its four panels, one per step of the argument."""
     figure, axes = panels(2, 2, 6.3, (0.95, 0.75), 0.5)
     _draw_energies(axes[0, 0], data)
     _draw_cocycles(axes[0, 1], data)
@@ -174,7 +174,7 @@ def present(lab: Lab, data: Measured) -> Result:
         figure,
         "Rotating driver, eps = 0.5, h = 0.1. (a) Leap-frog: E oscillates, the modified energy is "
         "constant to rounding. (b) How far the one-step matrices are from orthogonal ones, along the "
-        "driver's turn. (c) DLA 0.5 loses its passenger energy at the rates that its exponents foretell. "
+        "driver's turn. (c) DLA 0.5 loses its passenger energy at the rates that its exponents predict. "
         "(d) The amplitude of leap-frog's alternating mode in each tenth of a long run.",
         "Four panels: leap-frog's energy error at one hundredth and its modified energy at rounding; "
         "one-step defects at rounding for leap-frog and frame and near one hundredth for DLA; decaying "
@@ -267,7 +267,7 @@ def _tables(lab: Lab, data: Measured) -> tuple[Table, ...]:
         )
     caption = (
         "One-step matrices of the passenger (largest |M^T G M - G| and mean determinant, both for eps = "
-        f"0.5) and the exponents of their product over {lab.settings.exponent_steps:,} steps, a unit of "
+        f"0.5) and the exponents of their product over {lab.settings.exponent_steps:,} steps, per unit of "
         "time."
     )
     columns = ("method", "motion", "|M^T G M - G|", "det M", "exponents")

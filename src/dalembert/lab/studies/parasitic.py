@@ -1,4 +1,4 @@
-"""The parasitic mode of the GNI on the Chaplygin sleigh: the energy is kept, the sleigh turns back."""
+"""The parasitic mode of the GNI on the Chaplygin sleigh: the energy is kept, but the sleigh turns back."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ METHODS: dict[str, Method] = {
     "frame": FrameGradient(),
 }
 ONLY = {"GNI, half-kick start": "contact", "GNI, restart 10": "mass-centre", "GNI, restart 50": "mass-centre"}
-"""Methods that are run in one kind of coordinates."""
+"""The methods that are run in only one kind of coordinates."""
 DRAWN: dict[str, dict[str, Any]] = {
     "exact": STYLES["exact"] | {"lw": 3.6, "color": "#c4c4c4"},
     "GNI": STYLES["GNI"],
@@ -39,25 +39,25 @@ TURNED = 50
 
 
 class Run(NamedTuple):
-    """What is kept of a run."""
+    """The results of a run."""
 
     q: np.ndarray
     speed: np.ndarray
-    """Along the blade."""
+    """The speed along the blade."""
     own: np.ndarray
-    """Energy of the method's own velocity, that is H(p^-) of the GNI."""
+    """The energy of the method's own velocity, which is H(p^-) for the GNI."""
     on: np.ndarray
-    """Energy of the velocity on the constraint."""
+    """The energy of the velocity on the constraint."""
     middle: np.ndarray
-    """Kinetic energy in the middle of each step, of the differences of positions."""
+    """The kinetic energy in the middle of each step, from the differences of positions."""
     error: np.ndarray
     """|q_k - q(t_k)|."""
     warning: str
-    """What simulate() warned of."""
+    """The text of the warning that simulate() gave."""
 
     @property
     def turn(self) -> int | None:
-        """The step after which it turns back, though the exact sleigh never does."""
+        """The step after which the sleigh turns back, though the exact sleigh never does; None if it does not."""
         back = np.flatnonzero(self.speed[TURNED:] < 0)
         return TURNED + int(back[0]) if len(back) else None
 
@@ -67,15 +67,16 @@ class Growth(NamedTuple):
 
     amplitude: np.ndarray
     foretold: np.ndarray
-    """In proportion to 1/omega of the exact motion."""
+    """The predicted amplitude, in proportion to 1/omega of the exact motion."""
     levels: tuple[np.ndarray, np.ndarray]
-    """Times and sizes of what changes sign, by a filter over forty steps each."""
+    """The times and amplitudes of the alternating part, by a filter over forty steps each."""
     rate: float
-    """Of its logarithm, fitted where the sleigh has reached its speed and the mode does not act on it yet."""
+    """The growth rate of its logarithm, fitted where the sleigh has reached its speed and the mode does not yet act on
+    it."""
     theory: float
     """a m u/(I + m a^2) at the final speed."""
     window: tuple[float, float]
-    """Times of the fit."""
+    """The times between which the rate is fitted."""
 
 
 class Measured(NamedTuple):
@@ -93,7 +94,7 @@ def _change(energy: np.ndarray) -> float:
 
 
 def warned(told: list[warnings.WarningMessage]) -> str:
-    """What the library said of the parasitic mode, if anything."""
+    """The library's warning about the parasitic mode, if there was one."""
     return next((str(x.message) for x in told if "parasitic" in str(x.message)), "")
 
 
@@ -110,7 +111,7 @@ def measure(lab: Lab) -> Measured:
             if ONLY.get(name, coordinates) != coordinates:
                 continue
             lab.step(f"sleigh, {coordinates} coordinates, by {method.cli_name}")
-            # The library warns of the mode, which is what is looked at here.
+            # The library warns of the mode, which is the subject of this study.
             with warnings.catch_warnings(record=True) as told:
                 warnings.simplefilter("always")
                 run = simulate(sleigh, method, q0, v0, h=STEP, steps=STEPS)
@@ -133,7 +134,10 @@ def measure(lab: Lab) -> Measured:
 
 
 def growth(run: Trajectory, exact: np.ndarray, velocity: np.ndarray) -> Growth:
-    """The rate a m u/(I + m a^2) is that of 1/omega in the exact motion, so the mode grows as 1/omega does."""
+    """The growth of the mode.
+
+    The rate a m u/(I + m a^2) is the rate of 1/omega in the exact motion, so the mode grows as 1/omega does.
+    """
     amplitude = np.asarray(parasitic_amplitude(run))
     sleigh = ChaplyginSleigh()
     speed, omega = blade_speed(exact, velocity), velocity[:, 2]
@@ -150,7 +154,7 @@ def growth(run: Trajectory, exact: np.ndarray, velocity: np.ndarray) -> Growth:
 
 
 def present(lab: Lab, data: Measured) -> Result:
-    """Path, error, amplitude and energy."""
+    """The study: path, error, amplitude and energy."""
     figure, axes = panels(2, 2, 6.6, (0.95, 0.75))
     _draw_path(axes[0, 0], data)
     _draw_errors(axes[0, 1], data)
@@ -172,7 +176,7 @@ def present(lab: Lab, data: Measured) -> Result:
         "volume, and the sleigh's does: its rate is a m u/(I + m a^2), with u the speed along the blade.",
     )
     found = (
-        f"The exact sleigh runs ahead for ever. That of the GNI stops and turns back at k = {gni.turn} "
+        f"The exact sleigh runs ahead for ever. The sleigh of the GNI stops and turns back at k = {gni.turn} "
         f"({centre.turn} in mass-centre coordinates; {runs['contact', 'GNI, half-kick start'].turn} with "
         "the half-kick start, which makes the mode smaller at first), and at k = 1000 it is "
         f"{number(float(gni.error[-1]))} away. Its energy says nothing of this: it varies by "
@@ -182,8 +186,8 @@ def present(lab: Lab, data: Measured) -> Result:
         f"constraint, which loses {100 * float(1 - np.min(gni.on) / gni.on[0]):.1f} percent to the mode.",
         f"The mode grows at the rate {grown.rate:.3f} where the sleigh runs straight (t = "
         f"{grown.window[0]:.0f} to {grown.window[1]:.0f}); the theory says {grown.theory:.4f} at the "
-        "final speed. The library warns at the end of such a run and names two cures. Taking the mode "
-        f"away every 20 steps leaves an error of {number(float(cleaned.error[-1]))} at k = 1000 in "
+        "final speed. The library warns at the end of such a run and names two cures. Removing the mode "
+        f"every 20 steps leaves an error of {number(float(cleaned.error[-1]))} at k = 1000 in "
         f"mass-centre coordinates, after a way of {way:.0f}, and changes the energy by "
         f"{number(min(changes))} to {number(max(changes))} of itself for restarts every 10 to 50 steps. "
         f"The frame method has no such mode: its error is {number(float(frame.error[-1]))}, its energy "
@@ -195,8 +199,8 @@ def present(lab: Lab, data: Measured) -> Result:
         "Chaplygin sleigh, h = 0.2, 1000 steps; all but the solid grey curve of (d) in contact "
         "coordinates. (a) The path of the contact point: the GNI turns back again and again. (b) "
         "Distance from the exact motion. (c) Size of the parasitic mode (circles: by a filter over "
-        "forty steps), and what theory foretells: it goes as 1/omega; the noise where it is smallest is "
-        "of the estimate, which is good to O(h^3). (d) The energy of the GNI: that of its own velocity "
+        "forty steps), and what theory predicts: it goes as 1/omega; the noise where it is smallest comes "
+        "from the estimate, which is accurate to O(h^3). (d) The energy of the GNI: that of its own velocity "
         "is kept, that of the velocity on the constraint goes into the mode and back.",
         f"Four panels: the path of the GNI turns back after {gni.turn} steps while the exact one goes "
         "on; its error reaches hundreds; its parasitic amplitude grows along the theoretical line until "
@@ -288,8 +292,8 @@ def _table(data: Measured) -> Table:
             ]
         rows.append(tuple(cells))
     caption = (
-        "When the sleigh turns back, how far it is from the exact motion at k = 1000 of a way of 240, and the "
-        "relative variation of the energy that the method keeps or nearly keeps."
+        "The step at which the sleigh turns back, its distance from the exact motion at k = 1000, after a path of "
+        "length 240, and the relative variation of the energy that the method keeps or nearly keeps."
     )
     columns = ("method", *("turns back", "error", "energy") * len(COORDINATES))
     groups = (("", 1), *((x, 3) for x in COORDINATES))

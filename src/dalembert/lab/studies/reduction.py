@@ -1,4 +1,4 @@
-"""Reduction by symmetry [fernandez2008]: reduced runs beside full ones, kinds of groups, and phases of loops."""
+"""Reduction by symmetry [fernandez2008]: reduced runs beside full runs, kinds of groups, and phases of loops."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 Reduced = ReducedSystem | ReducedRheonomicSystem
 
 EQUAL, OWN = (0.1, 300), (0.05, 150)
-"""h and how many steps: where they are equal, and where they have the size that keeps the energy (h is the first)."""
+"""h and the number of steps: with equal steps, and with steps of the size that keeps the energy (h is the first)."""
 BOUNDS = {False: 1e-11, True: 1e-10}
-"""What counts as the same motion, by whether steps have a size of their own. Rounding gives 1e-13 after 300 equal
-steps; that of h is larger by 1/h^2, about 5e-11 after 150."""
+"""The largest distance that counts as the same motion, by whether steps have their own sizes. Rounding gives 1e-13
+after 300 equal steps; the rounding of h is larger by 1/h^2, about 5e-11 after 150 steps."""
 PAIRS = 200
 TURN = 75
-"""Steps that take the rubber ball once around its ellipse."""
+"""The number of steps that take the rubber ball once around its ellipse."""
 
 METHOD, ROLLED, ENERGY = VariationalDLA(), VariationalDLA(Retraction("exp")), EDLA()
 
@@ -55,17 +55,17 @@ class Problem(NamedTuple):
     system: System
     symmetry: Symmetry
     expected: str
-    """What `classify` should find."""
+    """The kind that `classify` should find."""
     method: VariationalDLA | EDLA = METHOD
     kind: str | None = None
-    """How to reduce it, where that is not what was found."""
+    """The kind of reduction, if it differs from the one found."""
     quick: bool = False
-    """Whether the quick study has it."""
+    """Whether the quick study includes the problem."""
     state: tuple[Any, Any] | None = None
-    """Where it starts; None for the start of the system."""
+    """The start; None for the system's own start."""
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
-        """Position and velocity."""
+        """The position and the velocity at the start."""
         q0, v0 = self.state or self.system.start()
         return np.asarray(q0, float), np.asarray(v0, float)
 
@@ -80,15 +80,15 @@ def _on(*names: str, group: Any = None) -> Symmetry:
 
 PLANE, HEIGHT, WHEEL = _on("x1", "x2"), _on("z"), _on("s")
 GLIDING = [0.0, 0.0, 0.4], [2 * np.cos(0.4), 2 * np.sin(0.4), 1.0]
-"""A start of the knife edge, whose own only turns on the spot where nothing pulls."""
+"""A start of the knife edge. From its own start it only turns on the spot if no force pulls it."""
 _COS, _SIN = 0.7 * np.cos(0.4), 0.7 * np.sin(0.4)
 GAIT = [0.0, 0.0, -1.1, 0.0, 0.4], [_COS * np.cos(1.1), -_COS * np.sin(1.1), -_SIN, 0.9, 1.0]
-"""That of the snakeboard, turned so that it travels along x."""
+"""The start of the snakeboard, turned so that it travels along x."""
 ROLLING = _on("x1", "x2", "x3", group=Product(Rn(2), Torus(1)))
 MOTIONS, ROTOR = _on("x", "y", "theta", group=SE2()), _on("psi", group=Torus(1))
 TURNS = _on(*SO3().coordinates, group=SO3())
 
-# The disk is the robot without its potential: written so, both are compiled once.
+# The disk is the robot without its potential. Written this way, both are compiled once.
 ROBOT, DISK = MobileRobot(), MobileRobot(strength=0.0)
 CART, BOARD, BALL = TwoWheeledRobot(), Snakeboard(psi="relative"), RubberBall()
 PARTICLE, FREE = NonholonomicParticle(_bowl), NonholonomicParticle()
@@ -96,7 +96,7 @@ WHEELED, KNIFE = ParticleWithWheel(), KnifeEdge(pull=0.0)
 
 
 def problems(quick: bool) -> tuple[Problem, ...]:
-    """What is run."""
+    """The problems that are run."""
     every = (
         Problem("rolling disk", DISK, PLANE, "Chaplygin"),
         Problem("mobile robot", ROBOT, PLANE, "Chaplygin", quick=True),
@@ -125,7 +125,7 @@ class Listed(NamedTuple):
 
 
 def listed() -> tuple[Listed, ...]:
-    """Examples and non-examples, beside those that are run."""
+    """Examples and counterexamples, in addition to the problems that are run."""
     sleigh, heading = ChaplyginSleigh(), Torus(1)
     return (
         Listed("rolling disk", DISK, PLANE, "Chaplygin"),
@@ -142,22 +142,22 @@ def listed() -> tuple[Listed, ...]:
 
 
 class Kind(NamedTuple):
-    """What was found of a group."""
+    """The kind that was found for a group."""
 
     name: str
     group: str
     expected: str
     found: str
     shared: int
-    """How many directions D and the orbits have in common."""
+    """The number of directions that D and the orbits have in common."""
     spanned: bool
-    """Whether together they are all velocities."""
+    """Whether D and the orbits together span all velocities."""
     invariant: bool
     reason: str
 
 
 def kind_of(x: Listed | Problem) -> Kind:
-    """What `classify` says."""
+    """The kind that `classify` finds."""
     found = classify(x.system, x.symmetry)
     kind = found.kind + (", locally" if "only locally" in found.reason else "")
     facts = found.shared, found.spanned, found.invariant
@@ -165,7 +165,7 @@ def kind_of(x: Listed | Problem) -> Kind:
 
 
 class Compared(NamedTuple):
-    """A full run, the reduced one, and the way between them."""
+    """A full run, the reduced run, and the distances between them."""
 
     problem: Problem
     reduced: Reduced
@@ -174,17 +174,17 @@ class Compared(NamedTuple):
     full: np.ndarray
     """(K, n) configurations of the full run."""
     shape: np.ndarray
-    """(K, k) those of the reduced run."""
+    """(K, k) configurations of the reduced run."""
     back: np.ndarray
-    """(K, n) those that were made from it."""
+    """(K, n) configurations reconstructed from the reduced run."""
     projected: float
-    """How far the reduced run is from the full one without the group: positions, velocities and times."""
+    """The distance of the reduced run from the full run without the group, in positions, velocities and times."""
     rebuilt: float
-    """How far the reconstructed run is from the full one."""
+    """The distance of the reconstructed run from the full run."""
 
     @property
     def bound(self) -> float:
-        """What counts as the same."""
+        """The largest distance that counts as the same motion."""
         return BOUNDS[isinstance(self.problem.method, EDLA)]
 
 
@@ -201,7 +201,7 @@ def _apart(one: Trajectory, other: Trajectory) -> float:
 
 
 def compare(problem: Problem, h: float | None = None, reduced: Reduced | None = None) -> Compared:
-    """Both runs from the start of the system; another h, and what is reduced already, may be given."""
+    """The comparison of both runs from the problem's start; another h and a ready-made reduced system may be given."""
     system, method = problem.system, problem.method
     first, steps = OWN if isinstance(method, EDLA) else EQUAL
     h = h or first
@@ -216,7 +216,7 @@ def compare(problem: Problem, h: float | None = None, reduced: Reduced | None = 
 
 
 class Forces(NamedTuple):
-    """The discrete forces at random pairs of shapes: the largest |beta0|, and the largest |beta0 + beta1|."""
+    """The largest |beta0| and the largest |beta0 + beta1| of the discrete forces at random pairs of shapes."""
 
     name: str
     size: float
@@ -233,7 +233,7 @@ def forces_at(reduced: Reduced, r0: Any, r1: Any, h: Any) -> tuple[np.ndarray, n
 
 
 def forces_of(name: str, reduced: Reduced) -> Forces:
-    """At pairs with coordinates between -2 and 2, and steps between 0.02 and 0.5."""
+    """The forces at pairs with coordinates between -2 and 2, and steps between 0.02 and 0.5."""
     draw = np.random.default_rng(5)
     r0, r1 = draw.uniform(-2, 2, (2, PAIRS, len(reduced.coordinates)))
     before, after = forces_at(reduced, r0, r1, draw.uniform(0.02, 0.5, PAIRS))
@@ -246,24 +246,24 @@ class Runs(NamedTuple):
     compared: tuple[Compared, ...]
     kinds: tuple[Kind, ...]
     forces: tuple[Forces, Forces]
-    """Of the rolling disk, and of the particle."""
+    """The forces of the rolling disk and of the particle."""
     disk: Reduced
     turns: Compared
-    """The rubber ball over four closed paths of its point of contact."""
+    """The comparison for the rubber ball over four closed paths of its point of contact."""
 
     def of(self, name: str) -> Compared:
-        """The first comparison of this name."""
+        """The first comparison with this name."""
         return next(x for x in self.compared if x.problem.name == name)
 
 
 def closing_step(ball: RubberBall) -> float:
-    """The h with which TURN steps are once around: sin(pi/TURN) = h omega/2, as for leap-frog."""
+    """The h with which TURN steps go once around: sin(pi/TURN) = h omega/2, as for leap-frog."""
     omega = np.sqrt(ball.stiffness / (ball.mass + ball.moment / ball.radius**2))
     return float(2 * np.sin(np.pi / TURN) / omega)
 
 
 def make_runs(lab: Lab) -> Runs:
-    """Comparisons, kinds and forces."""
+    """The comparisons, kinds and forces."""
     compared = []
     for problem in problems(lab.quick):
         lab.step(f"reduction, {problem.name}")
@@ -287,33 +287,33 @@ def make_runs(lab: Lab) -> Runs:
 
 
 POINTS = (16, 32, 64, 128)
-"""How many points a loop has."""
+"""The numbers of points of a loop."""
 LENGTH = 257
-"""Rows of every path that is asked for: standing still at its end adds nothing, and all are compiled once."""
+"""The number of rows of every path. Paths are padded by standing still at the end, so that all are compiled once."""
 SIZES = np.linspace(0.25, 5.5, 22)
-"""Amplitudes of the heading: past the first zero of J1, 3.83."""
+"""The amplitudes of the heading, which go past the first zero of J1, 3.83."""
 RADII = np.linspace(0.1, 2.0, 20)
-"""Circles on which the ball rolls, in radii of the ball."""
+"""The radii of the circles on which the ball rolls, in radii of the ball."""
 CARTS = (0.8, 1.4, 2.0)
-"""Amplitudes of the wheel angles whose paths are drawn."""
+"""The amplitudes of the wheel angles whose paths are drawn."""
 SHIFT, HEADING = 0.8, 1.2
-"""Amplitudes of the loop of the disk: the way rolled and the heading."""
+"""The amplitudes of the loop of the disk: the distance rolled and the heading."""
 RECTANGLE = (1.1, 0.9)
 WHEELS, CIRCLE = 1.5, 0.9
-"""Amplitude of the wheel angles of the cart; radius of the circle of the ball, in radii of the ball."""
+"""The amplitude of the wheel angles of the cart, and the radius of the circle of the ball in radii of the ball."""
 
 
 class Loop(NamedTuple):
-    """A closed path of shapes, what it does to the group, and what it does where it has corners."""
+    """A closed path of shapes, and the group elements of the smooth path and of polygons."""
 
     name: str
     reduced: Reduced
     path: Callable[[np.ndarray], np.ndarray]
-    """Rows of shapes at angles 0 to 2 pi."""
+    """The rows of shapes at angles 0 to 2 pi."""
     exact: np.ndarray
-    """The element of the smooth path."""
+    """The group element of the smooth path."""
     polygon: Callable[[int], np.ndarray]
-    """The element of n equal steps along chords."""
+    """The group element of n equal steps along chords."""
     law: str
 
 
@@ -324,13 +324,13 @@ class Phase(NamedTuple):
     law: str
     exact: np.ndarray
     errors: tuple[float, ...]
-    """Distance from the element of the smooth path, for POINTS."""
+    """The distances from the element of the smooth path, for POINTS."""
     rounding: float
     """The largest distance from the closed form for polygons."""
 
     @property
     def orders(self) -> tuple[float, ...]:
-        """Of convergence, from each pair of errors."""
+        """The orders of convergence, from each pair of errors."""
         return tuple(float(np.log2(a / b)) for a, b in zip(self.errors, self.errors[1:], strict=False))
 
 
@@ -345,7 +345,7 @@ def phase(reduced: Reduced, path: np.ndarray) -> np.ndarray:
 
 
 def angles(n: int) -> np.ndarray:
-    """n + 1 of them, once around."""
+    """n + 1 equally spaced angles from 0 to 2 pi."""
     return 2 * np.pi * np.arange(n + 1) / n
 
 
@@ -356,9 +356,9 @@ def hat(w: tuple[float, float, float]) -> np.ndarray:
 
 
 def disk_loop(reduced: Reduced, shift: float = SHIFT, heading: float = HEADING) -> Loop:
-    """x3 = a cos s, xi = b sin s: it moves by (0, 2 pi a J1(b)).
+    """The loop x3 = a cos s, xi = b sin s, which moves the disk by (0, 2 pi a J1(b)).
 
-    Over a chord the midpoint rule has x3 shortened by sin(x)/x and xi by cos(x), x = pi/n.
+    Over a chord, the midpoint rule shortens x3 by sin(x)/x and xi by cos(x), with x = pi/n.
     """
 
     def path(s: np.ndarray) -> np.ndarray:
@@ -372,9 +372,9 @@ def disk_loop(reduced: Reduced, shift: float = SHIFT, heading: float = HEADING) 
 
 
 def cart_loop(reduced: Reduced, size: float) -> Loop:
-    """Wheel angles on a circle, from where they are equal: sums roll the cart, differences turn it.
+    """Wheel angles on a circle, from a point where they are equal: sums roll the cart, differences turn it.
 
-    The heading is a function of the wheel angles, so that the cart comes back parallel to itself.
+    The heading is a function of the wheel angles, so the cart comes back parallel to itself.
     """
     cart = reduced.full
     assert isinstance(cart, TwoWheeledRobot)
@@ -391,12 +391,12 @@ def cart_loop(reduced: Reduced, size: float) -> Loop:
 
 
 def cart_amplitudes(cart: TwoWheeledRobot, size: float) -> tuple[float, float]:
-    """Amplitudes of the way rolled and of the heading, for wheel angles on a circle."""
+    """The amplitudes of the distance rolled and of the heading, for wheel angles on a circle."""
     return cart.radius * size / np.sqrt(2), cart.radius * size / (np.sqrt(2) * cart.track)
 
 
 def ball_loop(reduced: Reduced, ratio: float) -> Loop:
-    """The point of contact on a circle: in axes that go round with it the ball turns at a constant rate.
+    """The point of contact on a circle; in axes that go round with it, the ball turns at a constant rate.
 
     With P' = P w^, w = (rho/R) (cos s, sin s, 0), the product P Rz(s) satisfies U' = U (w0 + e3)^.
     """
@@ -417,7 +417,7 @@ def ball_loop(reduced: Reduced, ratio: float) -> Loop:
 
 
 def converge(loop: Loop) -> Phase:
-    """Its phase for POINTS."""
+    """The phase of the loop for POINTS."""
     found = [phase(loop.reduced, loop.path(angles(n))) for n in POINTS]
     off = [float(np.linalg.norm(g - loop.polygon(n))) for n, g in zip(POINTS, found, strict=True)]
     errors = tuple(float(np.linalg.norm(g - loop.exact)) for g in found)
@@ -425,7 +425,7 @@ def converge(loop: Loop) -> Phase:
 
 
 def rectangle(a: float, b: float, n: int) -> np.ndarray:
-    """x3 to a, xi to b, x3 back, xi back, with n steps a side."""
+    """A path that takes x3 to a, xi to b, x3 back and xi back, with n steps per side."""
     corners = np.array([[0, 0], [a, 0], [a, b], [0, b], [0, 0]])
     at = np.linspace(0, 4, 4 * n + 1)
     return np.stack([np.interp(at, range(5), x) for x in corners.T], axis=1)
@@ -448,17 +448,17 @@ class Turns(NamedTuple):
     """The rubber ball by itself, four times around an ellipse."""
 
     open: float
-    """How far the point of contact is from its start after each turn, at most."""
+    """The largest distance of the point of contact from its start after a turn."""
     found: float
-    """How far the rotation of the full run after one turn is from the phase of the ellipse."""
+    """The distance of the rotation of the full run after one turn from the phase of the ellipse."""
     again: float
-    """How far that after four turns is from its fourth power."""
+    """The distance of the rotation after four turns from the fourth power of that phase."""
     angle: float
-    """Of one turn."""
+    """The angle of the rotation after one turn."""
 
 
 def turns_of(run: Compared) -> Turns:
-    """The full run against the phase of the points k/TURN of an ellipse, which no run has made."""
+    """The full run against the phase of the points k/TURN of an ellipse, which come from no run."""
     ball = run.problem.system
     assert isinstance(ball, RubberBall)
     q0, v0 = run.problem.start()
@@ -481,20 +481,20 @@ class Phases(NamedTuple):
 
     loops: tuple[Phase, ...]
     corner: tuple[np.ndarray, float]
-    """The element of a rectangle of the disk, and how far it is from (-a (1 - cos b), a sin b)."""
+    """The group element of a rectangle of the disk, and its distance from (-a (1 - cos b), a sin b)."""
     turns: Turns
     disk: np.ndarray
-    """Displacement of the disk over 2 pi a, for headings SIZES."""
+    """The displacement of the disk over 2 pi a, for headings SIZES."""
     cart: np.ndarray
-    """Minus that of the cart."""
+    """Minus the displacement of the cart, likewise."""
     ball: np.ndarray
-    """Angle for RADII."""
+    """The angle of the ball for RADII."""
     paths: tuple[np.ndarray, ...]
-    """(K, 3) the cart along loops of CARTS."""
+    """(K, 3) the positions of the cart along the loops of CARTS."""
 
 
 def make_phases(runs: Runs) -> Phases:
-    """Convergence, sizes, paths."""
+    """The phases: their convergence, their dependence on size, and paths."""
     disk, cart, ball = runs.disk, runs.of("two-wheeled robot").reduced, runs.of("rubber ball").reduced
     full = cart.full
     assert isinstance(full, TwoWheeledRobot)
@@ -522,7 +522,7 @@ def make_phases(runs: Runs) -> Phases:
 
 
 SHAPE, GROUP, OTHER = "#0072B2", "#D55E00", "#117733"
-"""Of the reduced motion, of what is made from it, and of a second curve."""
+"""The colours of the reduced motion, of what is reconstructed from it, and of a second curve."""
 SETS = ("#0072B2", "#D55E00", "#117733")
 DOTS: dict[str, Any] = {
     "ls": "",
@@ -535,11 +535,11 @@ DOTS: dict[str, Any] = {
 }
 START: dict[str, Any] = {"ls": "", "marker": "s", "color": "#333333", "ms": 5, "zorder": 4}
 EVERY = 6
-"""Steps of the full run between dots."""
+"""The number of steps of the full run between dots."""
 
 
 def draw_motions(runs: Runs) -> "Figure":
-    """Four systems: shapes on the left, the full motion on the right."""
+    """The figure of four systems, with shapes on the left and the full motion on the right."""
     from matplotlib.lines import Line2D
 
     figure, axes = panels(4, 2, 12.8, (0.85, 0.85), bottom=0.95)
@@ -559,7 +559,7 @@ def draw_motions(runs: Runs) -> "Figure":
 
 
 def draw_phases(runs: Runs, phases: Phases) -> "Figure":
-    """Loops of the cart and what they do, and the laws of sizes."""
+    """The figure of loops of the cart and their effects, and of the dependence on the size of a loop."""
     figure, axes = panels(2, 2, 7.2, (0.85, 0.85), bottom=0.6)
     _draw_loops(axes[0], runs.of("two-wheeled robot"), phases)
     _draw_shift(axes[1, 0], phases)
@@ -575,7 +575,7 @@ def _square(ax: Any, title: str, labels: tuple[str, str]) -> None:
 
 
 def _carts(ax: Any, q: np.ndarray, size: float, colour: str) -> None:
-    """Triangles that point where the cart is heading."""
+    """Draws triangles that point where the cart is heading."""
     corners = size * np.array([[1.3, 0.0], [-0.7, 0.6], [-0.7, -0.6]])
     for x, y, theta in q[:, :3]:
         c, s = np.cos(theta), np.sin(theta)
@@ -633,7 +633,7 @@ def _draw_ball(axes: Any, run: Compared) -> None:
     left.plot(*run.full[: TURN + 1 : 3, -2:].T, **DOTS)
     left.plot(*one[0], **START)
     _square(left, "(g) rubber ball: point of contact", (r"$x_1$", r"$x_2$"))
-    # P takes directions of space to those of the ball: its last row is where the mark is, on top at first.
+    # P takes directions of space to those of the ball. Its last row is the place of the mark, which starts on top.
     mark = run.back[:, 6:9]
     at, above = contact + mark[:, :2], mark[:, 2] > 0
     below = ~above | ~np.append(above[1:], True) | ~np.append(True, above[:-1])  # up to the points above
@@ -688,7 +688,8 @@ def _draw_angle(ax: Any, phases: Phases) -> None:
 
 
 SOURCE = "fernandez2008"
-# Rounding: 2e-15 to 3e-14 in 75 to 300 steps of the ball, 1.3e-13 in the angle of the rotor, which comes to 20.
+# The bound for rounding, which is 2e-15 to 3e-14 in 75 to 300 steps of the ball, and 1.3e-13 in the angle of the
+# rotor, which reaches 20.
 KEPT = 1e-12
 
 
@@ -700,7 +701,7 @@ class Measured(NamedTuple):
 
     @property
     def rotor(self) -> float:
-        """How far the rotor of the full snakeboard is from the law psi + theta = const + t mu/J0."""
+        """The distance of the rotor of the full snakeboard from the law psi + theta = const + t mu/J0."""
         run = self.runs.of("snakeboard")
         board, (q0, v0) = run.problem.system, run.problem.start()
         assert isinstance(board, Snakeboard)
@@ -710,20 +711,20 @@ class Measured(NamedTuple):
 
 
 def measure(lab: Lab) -> Measured:
-    """Runs, then phases."""
+    """The runs, then the phases."""
     runs = make_runs(lab)
     lab.step("reduction, geometric phases")
     return Measured(runs, make_phases(runs))
 
 
 def most(data: Measured, own: bool) -> tuple[float, float]:
-    """The largest distances, of projected and of reconstructed runs, with equal steps or with those of EDLA."""
+    """The largest distances of projected and of reconstructed runs, with equal steps or with those of EDLA."""
     runs = [x for x in data.runs.compared if isinstance(x.problem.method, EDLA) == own]
     return max(x.projected for x in runs), max(x.rebuilt for x in runs)
 
 
 def present(lab: Lab, data: Measured) -> Result:
-    """Two figures, four tables."""
+    """The study with its two figures and four tables."""
     runs, phases = data.runs, data.phases
     equal, own = most(data, own=False), most(data, own=True)
     disk, particle = runs.forces
@@ -733,24 +734,24 @@ def present(lab: Lab, data: Measured) -> Result:
     said = (
         "The paper states that a discrete nonholonomic system with an abelian symmetry can be reduced, and that the "
         "reduced equations, whose forces beta0 and beta1 come from the constraint, have the same motions. It has "
-        "neither an example nor a run. If the theorem holds in arithmetic, a reduced run and a full one without its "
-        "group agree to rounding, and the group follows from the shapes: g1 = g0 F(r0, r1). Where shapes return the "
-        "group need not; what is left is the geometric phase. Proposition 3 of Cort\u00e9s (2003) says the same of "
-        "steps that keep the energy (REDLA); its print leaves out forces on time, which are needed where the "
-        "constraint depends on it.",
+        "neither an example nor a run. If the theorem holds in arithmetic, a reduced run and a full run without its "
+        "group agree to rounding, and the group follows from the shapes: g1 = g0 F(r0, r1). When the shapes return, "
+        "the group need not; the difference is the geometric phase. Proposition 3 of Cort\u00e9s (2003) says the same "
+        "about steps that keep the energy (REDLA); it leaves out forces on time, which are needed if the "
+        "constraint depends on time.",
     )
     found = (
         f"The motions are the same. Over {steps} steps reduced runs are within {number(equal[0])} of the full ones "
         f"without their group, and reconstructed runs within {number(equal[1])} of the full ones; with the steps of "
         f"REDLA, whose sizes round more, within {number(own[0])} and {number(own[1])} over {spent}. This holds for "
         "groups that do not commute too, SE(2) of the two-wheeled robot and SO(3) of the rubber ball. "
-        f"{right} of {len(runs.kinds)} pairs of a system and a group are found to be of the kind that they are.",
+        f"{right} of {len(runs.kinds)} pairs of a system and a group are found to be of the expected kind.",
         "For the disk by the midpoint rule beta0 + beta1 = 0 at any two shapes, to "
-        f"{number(disk.sum / disk.size)} of beta0 at {PAIRS} random pairs. So forces drop out of even "
-        "motion, and the shapes go straight on. This is not so of every system: for the particle the sum comes to "
+        f"{number(disk.sum / disk.size)} of beta0 at {PAIRS} random pairs. So forces drop out of uniform "
+        "motion, and the shapes go straight on. This does not hold for every system: for the particle the sum comes to "
         f"{number(particle.sum / particle.size)} times beta0.",
-        "Loops of shapes move the group as they should. Where the heading goes to and fro by b while the disk or the "
-        "cart rolls to and fro by a, both move sideways by 2 pi a J1(b) in a loop, although they cannot slip: most "
+        "Loops of shapes move the group as they should. If the heading goes to and fro by b while the disk or the "
+        "cart rolls to and fro by a, each moves sideways by 2 pi a J1(b) per loop, although it cannot slip: most "
         "for b = 1.84, not at all for b = 3.83. A ball that rolls once around a circle of radius rho is turned by "
         "the rotation exp 2 pi (rho/R, 0, 1), and for rho = 1.73 R comes back as it was. Polygons of n points are "
         f"off by O(1/n^2) (orders {min(orders):.3f} to {max(orders):.3f}), and have closed forms of their own, which "
@@ -769,7 +770,7 @@ def _pictures(data: Measured) -> tuple[Picture, Picture]:
     motions = Picture(
         "reduction",
         draw_motions(data.runs),
-        "Reduced motions on the left, what is reconstructed from them on the right, and dots of the full runs; 300 "
+        "Reduced motions on the left, reconstructed motions on the right, and dots of the full runs; 300 "
         f"steps of h = {EQUAL[0]:g}, the ball {float(data.runs.turns.t[1]):.4f}. (a), (b) Two-wheeled robot with "
         "springs on its wheels, over SE(2). (c), (d) Mobile robot, over R^2. (e), (f) Snakeboard without its rotor, "
         "bars the board, and the angle of the rotor, which follows from the level of its momentum; in space it turns "
@@ -795,7 +796,7 @@ def _pictures(data: Measured) -> tuple[Picture, Picture]:
 
 
 def group_words(run: Compared) -> str:
-    """The group and what it acts on; the nine numbers of a rotation are left out."""
+    """The group and the coordinates on which it acts; the nine numbers of a rotation are left out."""
     symmetry = run.problem.symmetry
     return symmetry.words if len(symmetry.on) < 4 else symmetry.group.name
 
@@ -820,7 +821,7 @@ def _compared(data: Measured, quick: bool) -> Table:
                 _within(x.rebuilt, x.bound),
             )
         )
-    count = f" Here {len(problems(True))} of {len(problems(False))} cases, to be quick." if quick else ""
+    count = f" This quick run has {len(problems(True))} of {len(problems(False))} cases." if quick else ""
     caption = (
         f"Runs of {EQUAL[1]} steps of h = {EQUAL[0]:g}, and of {OWN[1]} steps of the reduced EDLA (REDLA), the first "
         f"of h = {OWN[0]:g}: kind of the group, how it was reduced, and how many numbers a position has. "
@@ -844,10 +845,10 @@ def _kinds(data: Measured) -> Table:
              *map(Cell, answers))
         )  # fmt: skip
     caption = (
-        "What classify says of a group: Chaplygin where the constraint D and the orbits V of the group share no "
-        "direction and span all; horizontal where the directions that they share are orbits of one subgroup; locally "
-        "where that fails at some configurations. A heading, and y of the particle, have momenta that are kept, but "
-        "D changes with them, so that they are no symmetries."
+        "What classify says about a group: Chaplygin if the constraint D and the orbits V of the group share no "
+        "direction and span all velocities; horizontal if the directions that they share are orbits of one subgroup; "
+        "locally if that fails at some configurations. A heading, and y of the particle, have momenta that are kept, "
+        "but D changes with them, so they are not symmetries."
     )
     return Table(caption, ("system", "group", "found", "shared", "spans", "invariant"), tuple(rows))
 
@@ -861,13 +862,13 @@ def _loops(data: Measured) -> Table:
                 Cell(x.name),
                 Cell(x.law),
                 *(Cell(number(e)) for e in x.errors),
-                # The errors are series in 1/n^2: with 16 points the next term changes the order by 0.01.
+                # The errors are series in 1/n^2, whose next term changes the order by 0.01 with 16 points.
                 Cell(f"{x.orders[-1]:.3f}", "good" if abs(least - 2) < 0.05 else "differs"),
                 _within(x.rounding, KEPT),
             )
         )
     caption = (
-        "Phases of loops with n points against their closed forms, the order from the last two, and how far they are "
+        "Phases of loops with n points against their closed forms, the order from the last two, and their distance "
         f"from the closed forms for n chords. Disk: x3 = a cos s, xi = b sin s, a = {SHIFT:g}, b = {HEADING:g}; "
         f"cart: wheel angles on a circle of radius {WHEELS:g}, a and b the amplitudes of way and heading; ball: a "
         f"circle of radius {CIRCLE:g} R. Expected: order 2, and rounding."

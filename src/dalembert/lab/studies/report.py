@@ -1,4 +1,4 @@
-"""One HTML file with everything: no script, no request to anywhere."""
+"""The report: one HTML file with everything, without scripts or requests to other places."""
 
 import base64
 import datetime
@@ -119,7 +119,7 @@ POWER = re.compile(r"(?<=\d)e(-?)(\d+)\b")
 
 
 def prose(text: str, letters: bool = True, powers: bool = True) -> str:
-    """Escaped text; with `letters`, names of Greek letters become the letters, and 1e-3 a power of ten."""
+    """The escaped text; with `letters`, names of Greek letters become the letters, and 1e-3 becomes a power of ten."""
     text = html.escape(text)
     if not letters:
         return text
@@ -140,7 +140,7 @@ def _cell(cell: Cell, kind: str) -> str:
 
 
 def table_html(table: Table, style: str = "") -> str:
-    """The table, which scrolls by itself where the window is narrow."""
+    """The table as HTML, which scrolls by itself in a narrow window."""
     head = ""
     if table.groups:
         cells = "".join(
@@ -158,12 +158,12 @@ def table_html(table: Table, style: str = "") -> str:
 
 
 TITLE = "Nonholonomic integrators: published experiments, repeated"
-"""Where there is more than one paper."""
+"""The title of a report on more than one paper."""
 INTEGRALS = {"fig6": "E", "fig7": "h", "fig8": "lat."}
 
 
 class Paper(NamedTuple):
-    """A paper whose experiments are repeated: a title for the report, its authors, and what there is of it (HTML)."""
+    """A paper whose experiments are repeated: the report's title, its authors, and what the report contains (HTML)."""
 
     title: str
     authors: str
@@ -177,7 +177,7 @@ PAPERS = {
         "All figures and tables of K. Modin and O. Verdier, <cite>What makes nonholonomic integrators "
         "work?</cite> (2020), computed anew: five methods of the literature on the knife edge and on the "
         "continuously variable transmission (CVT), and beside them the frame discrete gradient and its "
-        "composition of order 4. Two studies that the paper does not have follow.",
+        "composition of order 4. Three studies follow that the paper does not have.",
     ),
     "ferraro2008": Paper(
         "Momentum and energy preserving integrators for nonholonomic dynamics: the experiments, repeated",
@@ -186,7 +186,7 @@ PAPERS = {
         "energy preserving integrators for nonholonomic dynamics</cite> (2008), computed anew: the geometric "
         "nonholonomic integrator (GNI) against the discrete Lagrange-d\u2019Alembert method (DLA), on a particle "
         "and on the Chaplygin sleigh. Two studies follow that it does not have: a gait of its snakeboard, "
-        "and what becomes of the sleigh after the time that its figure shows.",
+        "and what happens to the sleigh after the time that its figure shows.",
     ),
     "cortes2003": Paper(
         "Energy conserving nonholonomic integrators: what the method does",
@@ -231,7 +231,7 @@ def page(
 
 
 def summary(results: dict[str, Result]) -> Table | None:
-    """Method by problem by integral, as far as it was measured; None where nothing was."""
+    """The table of verdicts by method, problem and integral, as far as measured; None if nothing was measured."""
     figures = [n for n in INTEGRALS if n in results]
     if not figures and "fig4" not in results:
         return None
@@ -273,7 +273,7 @@ def _legend() -> str:
 
 
 def _sources(results: dict[str, Result]) -> list[str]:
-    """The papers that results are of; all where there are none."""
+    """The papers of the results; all papers if there are no results."""
     return [key for key in PAPERS if any(r.source == key for r in results.values())] or list(PAPERS)
 
 
@@ -296,8 +296,8 @@ def _opening(results: dict[str, Result], missing: tuple[str, ...], lab: Lab) -> 
     words += [f"<p>{PAPERS[key].words}</p>" for key in _sources(results)]
     if lab.quick:
         words.append(
-            '<p class="note">A quick run: verdicts are from shorter runs than the full one, sweeps are '
-            "coarser. Each caption says how long.</p>"
+            '<p class="note">This is a quick run: verdicts come from shorter runs than in the full one, and sweeps are '
+            "coarser. Each caption says how long the runs are.</p>"
         )
     if missing:
         left = prose(", ".join(missing), False)

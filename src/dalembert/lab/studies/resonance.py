@@ -1,4 +1,4 @@
-"""Where the parasitic mode of methods on TQ meets the driver: a sweep over the step size."""
+"""A sweep over the step size that shows where the parasitic mode of methods on TQ meets the driver."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from dalembert.zoo import PendulumCVT
 SWEPT = {"leapfrog:momentum": "leap-frog", "dd:average": "DD with separate gradients", "frame": "frame"}
 RANGE = (10.0, 30.0)
 SAVE_EVERY = 7
-"""Odd, so that both signs of the alternating mode are seen."""
+"""An odd number, so that saved rows show both signs of the alternating mode."""
 BLOCK = 250
 
 
@@ -31,12 +31,12 @@ class Measured(NamedTuple):
     period: float
     angle: float
     time: tuple[float, float]
-    """How long the runs are at the largest and the smallest T/h."""
+    """The length of the runs at the largest and at the smallest T/h."""
     sweeps: dict[str, Sweep]
 
 
 def measure(lab: Lab) -> Measured:
-    """An even sweep, then more members where neighbours differ most."""
+    """The worst errors over an even sweep, refined where neighbours differ most."""
     found = lab.latitude(Panel("rotating", 0.5))
     sweeps = {}
     for (spelling, name), members in zip(SWEPT.items(), lab.settings.members, strict=True):
@@ -57,7 +57,7 @@ def measure(lab: Lab) -> Measured:
 
 
 def _between(ratio: np.ndarray, worst: np.ndarray) -> np.ndarray:
-    """Middles of the intervals next to a peak, or where the error changes by a third or more."""
+    """The middles of the intervals next to a peak, or in which the error changes by a third or more."""
     level = np.log(worst)
     steep = np.abs(np.diff(level)) > 0.3
     peak = np.zeros(len(level), bool)
@@ -91,7 +91,7 @@ def resonances(angle: float) -> tuple[list[float], list[float]]:
 
 
 def windows(data: Measured) -> list[tuple[str, list[float], list[float]]]:
-    """Around 14, 20 and 26: the largest error of each method near the resonance, and the median beside it."""
+    """The largest error of each method near the resonances around 14, 20 and 26, and the median beside each."""
     told = []
     for centre in (14.0, 20.0, 26.0):
         tops, levels = [], []
@@ -104,7 +104,7 @@ def windows(data: Measured) -> list[tuple[str, list[float], list[float]]]:
 
 
 def present(lab: Lab, data: Measured) -> Result:
-    """The sweep and a table of three resonances."""
+    """The study with the sweep and a table of three resonances."""
     figure, axes = panels(1, 1, 4.4)
     ax = axes[0, 0]
     even, beside = resonances(data.angle)
@@ -142,7 +142,7 @@ def present(lab: Lab, data: Measured) -> Result:
         "resonance",
         figure,
         "Worst error of the passenger energy against T/h; rotating driver, eps = 0.5, "
-        f"{lab.settings.sweep_steps:,} steps a point. Solid lines: T/h = 2n; dashed: 2n plus or minus "
+        f"{lab.settings.sweep_steps:,} steps per point. Solid lines: T/h = 2n; dashed: 2n plus or minus "
         f"angle/pi, angle/pi = {data.angle / np.pi:.4f}. Peaks stand at the lines, a little to one side "
         "because the numerical period differs from T by O(h^2).",
         "Worst passenger energy error against T/h on a log axis: leap-frog and the discrete gradient have "
@@ -157,7 +157,9 @@ def present(lab: Lab, data: Measured) -> Result:
         f"Largest error within 0.25 of a resonance, and the median 0.3 to 0.6 away from it. Runs: {counts}."
     )
     if lab.quick:
-        caption += " A quick sweep: coarser and shorter than the full one, so that narrow peaks are cut off."
+        caption += (
+            " This quick sweep is coarser and shorter than the full one, so that narrow peaks are cut off."
+        )
     groups = (("", 1), *((n, 2) for n in SWEPT.values()))
     columns = ("", *("peak", "beside") * len(SWEPT))
     table = Table(caption, columns, rows, groups)

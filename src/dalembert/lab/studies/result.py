@@ -1,4 +1,4 @@
-"""What a study hands over: words, pictures and tables, on paper and on a terminal alike."""
+"""The result of a study: words, pictures and tables, for the report and for the terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,7 @@ class Cell(NamedTuple):
 
     text: str
     tone: str = ""
-    """exact, bounded, drift, good or differs: how the cell is coloured."""
+    """The colour of the cell: exact, bounded, drift, good or differs."""
     notes: tuple[str, ...] = ()
     """Further lines, in small print."""
 
@@ -28,15 +28,15 @@ class Table(NamedTuple):
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     groups: tuple[tuple[str, int], ...] = ()
-    """Headings above the columns, each with how many of them it spans."""
+    """Headings above the columns, each with the number of columns that it spans."""
 
 
 class Picture(NamedTuple):
-    """A figure with its file name, its caption and words for those who cannot see it."""
+    """A figure with its file name, its caption, and a description for readers who cannot see it."""
 
     stem: str
     figure: "Figure | None"
-    """None where another process has drawn it: its files are there."""
+    """The figure; None if another process has drawn it and written its files."""
     caption: str
     alt: str
 
@@ -47,26 +47,26 @@ class Result(NamedTuple):
     name: str
     title: str
     said: tuple[str, ...]
-    """What the paper says, or why we looked, a paragraph each."""
+    """Paragraphs on what the paper says, or on the reason for the study."""
     found: tuple[str, ...]
-    """What was measured, a paragraph each."""
+    """Paragraphs on what was measured."""
     pictures: tuple[Picture, ...]
     tables: tuple[Table, ...]
     data: Any
     ours: bool = False
-    """Whether the paper has no such figure."""
+    """Whether the study is ours, because the paper has no such figure."""
     source: str = "modin2020"
     """The paper, by its key in the bibliography."""
 
 
 def to_plain(result: Result) -> dict[str, Any]:
-    """The words and tables of a result as lists and texts; figures are in their files, data stay behind."""
+    """The words and tables of a result as lists and texts. Figures are in their files, and data are left out."""
     pictures = [picture._replace(figure=None) for picture in result.pictures]
     return result._replace(pictures=tuple(pictures), data=None)._asdict()
 
 
 def from_plain(told: dict[str, Any]) -> Result:
-    """The result that `to_plain` told of."""
+    """The result from the output of `to_plain`."""
     tables = []
     for caption, columns, rows, groups in told["tables"]:
         cells = tuple(tuple(Cell(text, tone, tuple(notes)) for text, tone, notes in row) for row in rows)
@@ -78,7 +78,7 @@ def from_plain(told: dict[str, Any]) -> Result:
 
 
 def number(x: float, digits: int = 1) -> str:
-    """1.2e-3 rather than 1.2e-03; numbers of ordinary size without a power."""
+    """The number as text: 1.2e-3 rather than 1.2e-03, and without a power if it is of ordinary size."""
     if x == 0:
         return "0"
     if 0.01 <= abs(x) < 1000:
@@ -88,7 +88,7 @@ def number(x: float, digits: int = 1) -> str:
 
 
 def verdict_cell(found: Drift, paper_drifts: bool | None = None) -> Cell:
-    """The verdict with the largest error and the slope; marked where the paper says otherwise."""
+    """The verdict with the largest error and the slope, marked if the paper says otherwise."""
     tone = {Verdict.EXACT: "exact", Verdict.BOUNDED: "bounded", Verdict.DRIFT: "drift"}[found.verdict]
     notes = [f"max {number(found.largest)}", f"slope {number(found.slope)} \u00b1 {number(found.error, 0)}"]
     drifts = found.verdict is Verdict.DRIFT
@@ -98,7 +98,7 @@ def verdict_cell(found: Drift, paper_drifts: bool | None = None) -> Cell:
 
 
 def judged(claims: Mapping[str, bool]) -> str:
-    """The verdict on what a paper says: confirmed, or which parts of it are not."""
+    """The verdict on what a paper says: confirmed, or which of its claims do not hold."""
     broken = [claim for claim, holds in claims.items() if not holds]
     if not broken:
         return "Confirmed."

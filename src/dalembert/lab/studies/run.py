@@ -1,4 +1,4 @@
-"""Runs the studies that were asked for, and leaves figures and a report."""
+"""Runs the requested studies, and writes their figures and a report."""
 
 import os
 import time
@@ -49,23 +49,23 @@ STUDIES: dict[str, ModuleType] = {
     "edla": edla,
     "reduction": reduction,
 }
-# These take their time in compiling; they go to a second process where there is a second core.
+# These studies mostly compile, so they run in a second process if there is a second core.
 ASIDE = ("table1", "table34", "mechanism", "snakeboard", "edla")
 
 
 class Outcome(NamedTuple):
-    """What was done."""
+    """The outcome of a reproduction."""
 
     results: dict[str, Result]
-    """In the order of STUDIES."""
+    """The results in the order of STUDIES."""
     missing: tuple[str, ...]
-    """Studies that an interruption left out."""
+    """The studies that an interruption left unfinished."""
     report: Path
     seconds: float
 
 
 def chosen(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The studies to do, in the order of STUDIES; ValueError with the choices for a wrong name."""
+    """The studies to run, in the order of STUDIES; raises ValueError with the choices for a wrong name."""
     for name in names:
         if name not in (*STUDIES, "all"):
             raise ValueError(f"no study {name!r}. Choose from: {', '.join(STUDIES)}, all")
@@ -83,11 +83,12 @@ def reproduce(
     command: str = "",
     alone: bool = False,
 ) -> Outcome:
-    """Does the studies, writes PNG and SVG of each figure and report.html into `folder`.
+    """Runs the studies, and writes each figure as PNG and SVG and report.html into `folder`.
 
-    `say` is told what is being computed, `finished` is given each result, in the order of STUDIES. Ctrl-C
-    ends the work; what was finished is in the report. Where there are two cores a second process does some of
-    the studies, whose results then come without their data; `alone` does everything here.
+    `say` is called with a text about the current computation, and `finished` with each result, in the order of
+    STUDIES. Ctrl-C ends the work, and the report then contains what was finished. If there are two cores, a second
+    process runs some of the studies, whose results come without their data; with `alone`, this process runs
+    everything.
     """
     names = chosen(tuple(names))
     folder = Path(folder)
@@ -135,7 +136,7 @@ def reproduce(
 
 
 def finish(name: str, lab: Lab, data: Any, folder: Path) -> Result:
-    """Words, tables and figures of what was measured; the figures go into their files."""
+    """The result with the words, tables and figures of what was measured; the figures are written to their files."""
     with drawing_style():
         result = STUDIES[name].present(lab, data)
         for picture in result.pictures:

@@ -22,17 +22,17 @@ NAMES = {
     "frame": "frame",
     "frame@4": "frame, order 4",
 }
-"""The five methods of the paper, then ours: as on the command line, and as in figures."""
+"""The five methods of the paper, then ours: their names on the command line, and in figures."""
 PAPER = tuple(NAMES)[:5]
 METHODS = tuple(NAMES)
 OWN_VELOCITY = ("dd",)
-"""Methods whose energy is taken at their own velocity, which it is made to keep."""
+"""The methods whose energy is taken at their own velocity, because they are designed to keep that energy."""
 
 CVT_STEP, CVT_SHOWN, CVT_WINDOW = 0.1, 3000.0, 30.0
 KNIFE_STEP, KNIFE_SHOWN, KNIFE_WINDOW = np.pi / 10, 100.0, 3.0
 KNIFE_EPS = (0.0, 0.1)
 POINTS = 400
-"""Points of a curve in a figure."""
+"""The number of points of a curve in a figure."""
 
 
 class Panel(NamedTuple):
@@ -43,7 +43,7 @@ class Panel(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Its words."""
+        """The title of the panel."""
         return f"{self.start} driver, eps = {self.eps:g}"
 
 
@@ -51,19 +51,19 @@ PANELS = tuple(Panel(start, eps) for start in ("oscillating", "rotating") for ep
 
 
 class Settings(NamedTuple):
-    """How long and how fine."""
+    """The lengths and resolutions of the studies."""
 
     cvt: float
-    """Time of the runs that the verdicts on the CVT come from; those on the knife edge take ten times
-    what the figure shows."""
+    """The length of the runs behind the verdicts on the CVT; runs of the knife edge are ten times as long as the
+    figure shows."""
     members: tuple[int, int, int]
-    """Values of T/h in the first sweep: leap-frog, discrete gradient, frame."""
+    """The numbers of values of T/h in the first sweep, by leap-frog, discrete gradient and frame."""
     refinements: int
     sweep_steps: int
     exponent_steps: int
     parasitic_steps: int
     states: int
-    """Random states at which one step is examined."""
+    """The number of random states at which one step is examined."""
 
 
 FULL = Settings(30_000.0, (1000, 700, 150), 7, 30_000, 40_960, 300_000, 256)
@@ -71,20 +71,20 @@ QUICK = Settings(9_000.0, (281, 161, 61), 2, 5_000, 8_192, 40_000, 256)
 
 
 class Stopped(Exception):
-    """The user asked for an end."""
+    """The user asked to stop."""
 
 
 class Kept(NamedTuple):
-    """What is kept of one quantity in one run."""
+    """The verdict and the curve of one quantity in one run."""
 
     t: np.ndarray
     mean: np.ndarray
-    """Running mean of the absolute error, over the time that the figure shows."""
+    """The running mean of the absolute error, over the time that the figure shows."""
     drift: Drift
 
 
 class Lab:
-    """Settings, a place for shared results, and the way to say what goes on."""
+    """The settings, a store of shared results, and a way to report progress."""
 
     def __init__(
         self,
@@ -102,13 +102,13 @@ class Lab:
         self._made: dict[Any, Any] = {}
 
     def step(self, text: str) -> None:
-        """Says what comes next; raises Stopped where the user has asked for an end."""
+        """Reports the next computation; raises Stopped if the user has asked to stop."""
         if self.stopped.is_set():
             raise Stopped
         self._say(text)
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """The result of `make`, which is called the first time only; others wait for it."""
+        """The result of `make`, which is called only once per key; other threads wait for it."""
         with self._lock:
             lock = self._locks.setdefault(key, threading.RLock())
         with lock:
@@ -130,7 +130,7 @@ class Lab:
         return self.once(("latitude", panel), make)
 
     def cvt(self, spelling: str) -> dict[Panel, dict[str, Kept]]:
-        """Passenger energy, driver energy and latitude in the four motions by one method."""
+        """The passenger energy, driver energy and latitude in the four motions by one method."""
         return self.once(("cvt", spelling), lambda: self._cvt(spelling))
 
     def _cvt(self, spelling: str) -> dict[Panel, dict[str, Kept]]:
@@ -139,7 +139,7 @@ class Lab:
         return {p: self._kept(p, run, spelling in OWN_VELOCITY) for p, run in zip(PANELS, runs, strict=True)}
 
     def cvt_runs(self, spelling: str, steps: int, panels: tuple[Panel, ...] = PANELS) -> list[Trajectory]:
-        """The motions side by side."""
+        """The runs of the motions, computed side by side."""
         system = PendulumCVT(eps=np.array([p.eps for p in panels]))  # pyright: ignore[reportArgumentType]
         starts = [PendulumCVT().start(p.start) for p in panels]
         q0, v0 = (np.array([s[i] for s in starts], float) for i in (0, 1))
@@ -183,7 +183,7 @@ def keep(
     start: float | None = None,
     early: float | None = None,
 ) -> Kept:
-    """Verdict and curve of one quantity."""
+    """The verdict on one quantity, and its curve."""
     found = drift(t, x, window, start=start, early=early)
     first = t <= shown * (1 + 1e-9)
     error = np.abs(x - (x[0] if start is None else start))
@@ -197,7 +197,7 @@ def _keep(t: Numbers, x: np.ndarray, start: float | None = None) -> Kept:
 
 
 def random_states(coupled: CoupledSystem, count: int, on_constraint: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Random configurations and own velocities: on the constraint, or anywhere."""
+    """Random configurations and own velocities, on the constraint or anywhere."""
     draw = np.random.default_rng(20)
     n = coupled.system.dimension
     q, u = draw.normal(size=(count, n)), draw.normal(size=(count, n))

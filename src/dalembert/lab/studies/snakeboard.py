@@ -21,15 +21,18 @@ from dalembert.zoo import Snakeboard
 
 STEP, STEPS, SHOWN = 0.1, 600, 400
 BOARD, STEERING, ROTOR = 1.0, 0.6, 0.9
-"""Rates: of the board along X = (r cos(theta) cos(phi), r sin(theta) cos(phi), -sin(phi)), of phi, of psi."""
+"""The rates of the board along X = (r cos(theta) cos(phi), r sin(theta) cos(phi), -sin(phi)), of phi and of psi."""
 PHI = 0.4
 CONVENTIONS = ("relative", "absolute")
 COLOURS = {"relative": "#56B4E9", "absolute": "#117733", "frame": "#0072B2"}
 
 
 class Kept(NamedTuple):
-    """Along a run: relative errors of energy (of the own velocity) and of the momenta of rotor and steering, the
-    residual of the board's momentum equation, and its momentum, which is not constant."""
+    """Quantities along a run.
+
+    They are the relative errors of the energy (of the own velocity) and of the momenta of rotor and steering, the
+    residual of the board's momentum equation, and the board's momentum, which is not constant.
+    """
 
     energy: np.ndarray
     rotor: np.ndarray
@@ -39,8 +42,11 @@ class Kept(NamedTuple):
 
 
 class Board(NamedTuple):
-    """A convention: the run, what it kept, the amplitude of its parasitic mode; positions by the frame method, which
-    has no such mode, and along them minus the divergence of the exact motion on D; and what simulate() warned of."""
+    """The results in one convention.
+
+    They are the run, what it kept, and the amplitude of its parasitic mode; the positions by the frame method, which
+    has no such mode, and minus the divergence of the exact motion on D along them; and the warning of simulate().
+    """
 
     q: np.ndarray
     kept: Kept
@@ -51,12 +57,12 @@ class Board(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Both conventions."""
+    """The results in both conventions."""
 
     t: np.ndarray
     boards: dict[str, Board]
     forms: tuple[np.ndarray, ...]
-    """Smallest singular values along the run with phi relative: of the printed one-forms, and of ours."""
+    """The smallest singular values of the printed one-forms, and of ours, along the run with phi relative."""
 
 
 def start(convention: str) -> tuple[np.ndarray, np.ndarray]:
@@ -69,7 +75,7 @@ def start(convention: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _momenta(system: Snakeboard, q0: Any, q1: Any, h: Any) -> Any:
-    """Those of rotor, steering and board of a step."""
+    """The momenta of rotor, steering and board in a step."""
     board = nonholonomic_momentum(Midpoint(), system, system.sections()["board"], q0, q1, h)
     return jnp.concatenate([momentum_map(Midpoint(), system, q0, q1, h)[3:], board[None]])
 
@@ -89,8 +95,8 @@ def printed_forms(q: np.ndarray, r: float) -> np.ndarray:
 def _contraction(system: Snakeboard, q: Any, v: Any) -> Any:
     """Minus the divergence on D of the exact motion.
 
-    The speed s along the unit field e = X/|X| and the rates of rotor and steering are constant; what is left of the
-    divergence is s times that of e, which depends on theta and phi alone.
+    The speed s along the unit field e = X/|X| and the rates of rotor and steering are constant. The divergence is
+    therefore s times that of e, which depends only on theta and phi.
     """
 
     def field(q):
@@ -108,7 +114,7 @@ def measure(lab: Lab) -> Measured:
     for convention in CONVENTIONS:
         lab.step(f"snakeboard, phi {convention}")
         system = Snakeboard(convention=convention)
-        # The library warns of the parasitic mode, which is looked at here.
+        # The library warns of the parasitic mode, which is examined here.
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             run = simulate(system, GNI(), *start(convention), h=STEP, steps=STEPS)
@@ -127,7 +133,7 @@ def measure(lab: Lab) -> Measured:
 
 
 def kept(run: Trajectory) -> Kept:
-    """Momenta from pairs of points, and the momentum equation from triples."""
+    """What the run kept: momenta from pairs of points, and the momentum equation from triples."""
     q, h = np.asarray(run.q), np.full(len(run.q), STEP)
     assert run.system is not None
     system = lower(as_arrays(run.system))
@@ -139,12 +145,12 @@ def kept(run: Trajectory) -> Kept:
 
 
 def crossings(data: Measured) -> np.ndarray:
-    """Steps before which cos(phi) changes its sign."""
+    """The steps before which cos(phi) changes its sign."""
     return np.flatnonzero(np.diff(np.sign(np.cos(data.boards["relative"].q[:, 4]))) != 0)
 
 
 def rates(board: Board) -> tuple[float, float]:
-    """While the parasitic mode is between 1/1000 and 1/10: its growth, and the contraction of the exact motion."""
+    """The growth of the parasitic mode between 1/1000 and 1/10, and the contraction of the exact motion meanwhile."""
     first = int(np.argmax(board.amplitude > 0.1))
     grows = np.flatnonzero(board.amplitude[:first] > 1e-3)
     growth = float(np.polyfit(STEP * grows, np.log(board.amplitude[grows]), 1)[0])
@@ -156,7 +162,7 @@ def _most(values: np.ndarray) -> str:
 
 
 def present(lab: Lab, data: Measured) -> Result:
-    """Six panels and a table."""
+    """The study with its six panels and its table."""
     figure, axes = panels(3, 2, 8.8, (0.95, 0.8), 0.5)
     draw = (_draw_path, _draw_forms, _draw_momentum, _draw_kept, _draw_circle, _draw_modes)
     for ax, drawing in zip(axes.flat, draw, strict=True):
@@ -294,7 +300,7 @@ def _table(data: Measured) -> Table:
         for words, values, bound in entries
     )
     caption = (
-        f"Largest errors over {STEPS} steps of h = {STEP:g}, relative but for the equation, and the "
-        "largest parasitic amplitude. The last row tells the systems apart; the others do not."
+        f"Largest errors over {STEPS} steps of h = {STEP:g}, relative except for the equation, and the "
+        "largest parasitic amplitude. Only the last row distinguishes the systems."
     )
     return Table(caption, ("", *(f"phi {x}" for x in CONVENTIONS)), rows)

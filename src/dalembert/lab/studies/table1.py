@@ -22,7 +22,7 @@ class Printed(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A system with a start, and what the paper prints for it; None where it prints nothing."""
+    """A system with a start, and what the paper prints for it; None if it prints nothing."""
 
     title: str
     system: System
@@ -31,7 +31,7 @@ class Column(NamedTuple):
 
 
 def columns() -> tuple[Column, ...]:
-    """The six systems; the pendulum in both motions; then the two perturbed ones."""
+    """The six systems, with the pendulum in both motions, then the two perturbed ones."""
     cvt = Printed("SO(3)", 0, 3, 2, "(y, -v)")
     return (
         Column("CVT", HarmonicCVT(), None, cvt),
@@ -77,7 +77,7 @@ def involution_names(found: Structure) -> list[str]:
 
 
 def involution(found: Structure, printed: str | None) -> str:
-    """The involution to show: the printed one where it holds, else one that does."""
+    """The involution to show: the printed one if it holds, else one that does."""
     names = involution_names(found)
     if not names:
         return "none"
@@ -85,7 +85,7 @@ def involution(found: Structure, printed: str | None) -> str:
 
 
 def present(lab: Lab, found: dict[str, Structure]) -> Result:
-    """The table, with what the paper prints under each entry."""
+    """The study with its table, which shows the printed value under each entry."""
     rows: dict[str, list[Cell]] = {"group": [], "F": [], "I": [], "theta": [], "rho": [], "bounded": []}
     for column in columns():
         here, printed = found[column.title], column.printed

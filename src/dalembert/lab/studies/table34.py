@@ -11,7 +11,7 @@ from dalembert.methods import Method, method_from_text
 from dalembert.zoo import KnifeEdge, PendulumCVT
 
 ZERO = 1e-12
-"""Below this a defect is rounding."""
+"""A defect below this is rounding."""
 PRINTED = {
     "dla:0.5": (True, True),
     "dla:0.4": (True, False),
@@ -19,24 +19,24 @@ PRINTED = {
     "leapfrog:momentum": (True, True),
     "dd": (False, True),
 }
-"""What the paper prints: fibration, reversibility."""
+"""What the paper prints for fibration and reversibility."""
 
 
 class Defects(NamedTuple):
-    """Of one method on one system."""
+    """The defects of one method on one system."""
 
     fibration: float
-    """The larger of: driver against passenger, and along the fibres."""
+    """The larger of two defects: the change of the driver with the passenger, and the change along the fibres."""
     reversibility: float
     plain: float
-    """Of reversibility with u -> -u instead of the method's own involution."""
+    """The defect of reversibility with u -> -u instead of the method's own involution."""
 
 
 Found = dict[tuple[str, str], Defects]
 
 
 def measure(lab: Lab) -> Found:
-    """Defects at random states, on the knife edge and on the pendulum CVT."""
+    """The defects at random states, on the knife edge and on the pendulum CVT."""
     found: Found = {}
     systems = {"knife edge": (KnifeEdge(), KNIFE_STEP), "pendulum CVT": (PendulumCVT(eps=0.5), CVT_STEP)}
     for name, (system, h) in systems.items():
@@ -56,12 +56,12 @@ def measure(lab: Lab) -> Found:
 
 
 def _methods(lab: Lab) -> tuple[str, ...]:
-    """All; in a quick run without the composition: its steps are those of frame and take long to compile."""
+    """All methods. A quick run leaves out the composition, whose steps are those of frame and take long to compile."""
     return METHODS[:-1] if lab.quick else METHODS
 
 
 def present(lab: Lab, found: Found) -> Result:
-    """The table, beside the paper's ticks."""
+    """The study with its table, beside the paper's ticks."""
     rows = []
     for spelling in _methods(lab):
         cells = [Cell(NAMES[spelling], notes=(spelling,))]
@@ -73,7 +73,7 @@ def present(lab: Lab, found: Found) -> Result:
         rows.append(tuple(cells))
     table = Table(
         f"Largest defect over {lab.settings.states:,} random states, relative to the size of the state; h "
-        "= pi/10 (knife edge) and 0.1 (CVT, eps = 0.5). Zero is what the exact motion has. Reversibility "
+        "= pi/10 (knife edge) and 0.1 (CVT, eps = 0.5). The exact motion has defect zero. Reversibility "
         "is for the method's own involution.",
         ("method", "paper", "knife edge", "CVT", "paper", "knife edge", "CVT"),
         tuple(rows),

@@ -1,4 +1,4 @@
-"""The explorer: a local page on which to choose, run, compare and watch."""
+"""The explorer: a local page for choosing, running, comparing and watching systems."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ class Explorer:
         self.server.stop()
 
     def wait(self) -> None:
-        """Returns when the user presses Ctrl-C; the explorer is closed then."""
+        """Waits until the user presses Ctrl-C, then closes the explorer and returns."""
         try:
             while True:
                 time.sleep(3600)
@@ -34,7 +34,7 @@ def start_explorer(
     port: int | None = None,
     **given: Any,
 ) -> Explorer:
-    """Starts the page on 127.0.0.1 with these systems (classes, or systems already made, by name)."""
+    """Starts the page on 127.0.0.1 with these systems: classes or ready-made systems, by name."""
     try:
         import plotly  # noqa: F401
 
@@ -49,7 +49,7 @@ def start_explorer(
     if len(methods) > SLOTS:
         raise ValueError(f"the explorer shows up to {SLOTS} methods side by side, got {len(methods)}")
     request = checked(first_request(system, kinds, methods, exact=True, **given), kinds)
-    with contextlib.redirect_stdout(io.StringIO()):  # its banner; the caller says where the page is
+    with contextlib.redirect_stdout(io.StringIO()):  # hides viser's banner; the caller says where the page is
         server, url = guarded_server(port)
     try:
         return Explorer(server, Page(server, kinds, request), url)

@@ -1,4 +1,4 @@
-"""The runs of a request, and what is to be said about them."""
+"""The runs of a request, and the verdicts on them."""
 
 import warnings
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from dalembert.view.names import Quantity, integrals, method_name
 
 @dataclass(frozen=True)
 class Said:
-    """A sentence about one run; `bad` where the run should not be trusted."""
+    """A sentence about one run; `bad` is true if the run should not be trusted."""
 
     label: str
     text: str
@@ -40,21 +40,21 @@ class Said:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the page shows; `problems` are sentences about what could not be run."""
+    """The content of the page; `problems` are sentences about runs that failed."""
 
     request: Request
     runs: list[Trajectory]
     film: Film | None
     """The whole run."""
     near: Film | None
-    """Its beginning, in frames close enough to see how things turn: for the camera, and for export."""
+    """The beginning of the run, in frames close enough to see how things turn, for the camera and for export."""
     panels: list[Panel]
     verdicts: list[Said]
     problems: list[str]
 
 
 def answer(request: Request, kinds: Mapping[str, Any]) -> Answer:
-    """Runs each method; whatever is wrong with the request becomes a sentence, never an exception."""
+    """Runs each method. A mistake in the request becomes a sentence, never an exception."""
     try:
         request = checked(request, kinds)
         system = built(request, kinds)
@@ -65,7 +65,7 @@ def answer(request: Request, kinds: Mapping[str, Any]) -> Answer:
     for spelling in request.methods:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what they say is told as a verdict
+                warnings.simplefilter("ignore")  # the verdicts say the same
                 run = simulate(
                     system,
                     method_from_text(spelling),
@@ -93,7 +93,7 @@ def answer(request: Request, kinds: Mapping[str, Any]) -> Answer:
 
 
 def verdicts(run: Trajectory, measured: list[Quantity]) -> list[Said]:
-    """How the run ended, whether what should be kept drifts, and whether a parasitic mode grew."""
+    """Sentences on how the run ended, whether conserved quantities drift, and whether a parasitic mode grew."""
     label = method_name(run)
     said = [] if run.status is Status.OK else [Said(label, run.message, bad=True)]
     said += [_judged(run, name, values) for name, values, kept in measured if kept]
@@ -112,7 +112,7 @@ def _judged(run: Trajectory, name: str, values: np.ndarray) -> Said:
 
 @lru_cache(maxsize=64)
 def _coupled(tree: Any, leaves: tuple[float, ...], q0: tuple[float, ...]) -> CoupledSystem | None:
-    """The structure of driver and passenger; None where the system has none."""
+    """The structure of driver and passenger; None if the system is not coupled."""
     try:
         return CoupledSystem.of(jax.tree.unflatten(tree, leaves), q0)
     except ValueError:
@@ -131,9 +131,9 @@ def _orbit(
 
 
 def second_thoughts(found: Answer) -> tuple[list[Said], list[Panel]]:
-    """Of coupled systems: what became of the passenger's energy, and warnings of resonant steps.
+    """For coupled systems, the verdict on the passenger's energy and warnings of resonant steps.
 
-    Takes a second or so where a system is new, so the page asks for it when everything else is shown.
+    This takes about a second for a new system, so the page asks for it after everything else is shown.
     """
     said, energies = [], []
     for run in found.runs:
@@ -150,7 +150,7 @@ def second_thoughts(found: Answer) -> tuple[list[Said], list[Panel]]:
         said.append(_judged(run, "passenger energy", energies[-1]))
         away = np.max(np.abs(np.asarray(run.v_full) - np.asarray(run.v)))
         if run.method is None or run.method.variable_step or away < 1e-9:
-            continue  # nothing alternates: such methods have no resonance
+            continue  # such methods have no alternating mode, hence no resonance
         path = _orbit(*key, tuple(np.asarray(run.v)[0].tolist()))
         near = None if path is None else _near(run, coupled, path)
         if near is not None:

@@ -1,4 +1,4 @@
-"""The controls that say what to run."""
+"""The controls with which the reader chooses what to run."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,8 +23,10 @@ NONE = "none"
 
 
 class Controls:
-    """System, parameters, start, methods, step and length; `changed()` is called when the reader changes one, and
-    `complain(text)` when a button cannot do what it says."""
+    """The controls for system, parameters, start, methods, step and length.
+
+    `changed()` is called when the reader changes one, and `complain(text)` when a button fails.
+    """
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class Controls:
         allowed.on_click(lambda _: self._try(self._allow))
 
     def request(self) -> Request:
-        """What the controls say now, as it was typed; `checked` says whether it makes sense."""
+        """The current values of the controls, as they were typed; `checked` decides whether they make sense."""
         return Request(
             self.system.value,
             tuple((name, control.value) for name, control in self.parameters.items()),
@@ -69,7 +71,7 @@ class Controls:
         )
 
     def fill(self, request: Request) -> None:
-        """Controls for the request's system, with its values."""
+        """Fills the controls for the request's system with its values."""
         self.filling = True
         try:
             kind, values = self.kinds[request.system], dict(request.parameters)
@@ -105,7 +107,7 @@ class Controls:
         return self.gui.add_text(choice.name, value)
 
     def _try(self, do: Callable[[], None]) -> None:
-        """Does what a control is for; what goes wrong there becomes a sentence, whatever the user's system raises."""
+        """Runs the action of a control, and turns any exception, even from the user's system, into a sentence."""
         try:
             do()
         except Exception as error:
@@ -119,7 +121,7 @@ class Controls:
         return [x.value for x in self.methods if x.value != NONE]
 
     def _choose(self) -> None:
-        """Another system: its own start, step and parameters; methods stay where they fit."""
+        """Switches to another system with its own start, step and parameters; methods that fit it stay."""
         if not self.filling:
             if self.system.value not in self.kinds:
                 raise wrong("system", self.system.value, self.kinds)
@@ -127,7 +129,7 @@ class Controls:
             self._changed()
 
     def _restart(self) -> None:
-        """The start state of the chosen name."""
+        """Fills in the start state with the chosen name."""
         if self.filling:
             return
         q0, v0 = built(checked(self.request(), self.kinds), self.kinds).start(self.start.value)
@@ -139,7 +141,7 @@ class Controls:
         self._changed()
 
     def _allow(self) -> None:
-        """The velocity nearest to the one typed that satisfies the constraint."""
+        """Replaces the typed velocity by the nearest one that satisfies the constraint."""
         request = checked(self.request(), self.kinds)
         system = built(request, self.kinds)
         q0, v0 = (jnp.array(numbers(x, n)) for x, n in ((request.q0, "q0"), (request.v0, "v0")))
@@ -151,5 +153,5 @@ class Controls:
 
 
 def told(error: Exception) -> str:
-    """An error as a sentence: a mistake in its own words, and anything else with its name."""
+    """An error as a sentence: the message of a ValueError, and any other error with the name of its class."""
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"

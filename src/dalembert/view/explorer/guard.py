@@ -1,8 +1,9 @@
-"""Who may talk to the explorer, and what it listens to: the one place that reaches into viser.
+"""Decides who may talk to the explorer and which messages it accepts. Only this module reaches into viser.
 
-A page on the web can send requests to 127.0.0.1, under a name of its own that it lets point there, and websockets
-know no rule of the same origin. So everybody must know a secret, which is the first part of the address's path (the
-client of viser passes the path on to its websocket, but no query), and name this machine as what they talk to.
+A page on the web can send requests to 127.0.0.1 under a host name of its own that resolves to 127.0.0.1, and
+websockets have no same-origin rule. Every client must therefore know a secret and name this machine as its host. The
+secret is the first part of the path of the address, because viser's client passes the path on to its websocket, but no
+query.
 """
 
 import http
@@ -22,12 +23,12 @@ from websockets.http11 import Request, Response
 
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")
-# Longer texts than any start or parameter that a reader types.
+# The longest message that is accepted, which exceeds any start or parameter that a reader types.
 LONGEST = 100_000
 
 
 def listening(port: int | None) -> socket.socket:
-    """A socket on this machine that listens on the port; on a free one for None or 0."""
+    """A socket on this machine that listens on the port, or on a free port for None or 0."""
     port = 0 if port is None else port
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
         raise ValueError(f"a port is a whole number from 1 to 65535, or 0 for any that is free; got {port!r}")
@@ -44,23 +45,23 @@ infra: Any = _infra
 
 
 class Door:
-    """Lets in who names this machine and knows the token; refuses pages of other origins even then."""
+    """Admits clients that name this machine and know the token, but never pages of other origins."""
 
     def __init__(self, port: int):
         self.token = secrets.token_urlsafe(32)
-        # Browsers leave out the port of plain HTTP.
+        # Browsers leave out port 80, the default of plain HTTP.
         self.hosts = {f"{name}:{port}" for name in NAMES} | (set(NAMES) if port == 80 else set())
         self.url = f"http://{HOST}:{port}/{self.token}/"
 
     def refusal(self, path: str, headers: Headers) -> str:
-        """Why a request is refused; empty where it is not."""
+        """The reason why a request is refused; empty if it is not."""
         hosts, origins = headers.get_all("Host"), headers.get_all("Origin")
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
             return (
                 "This is not the address of the explorer: open the one that it said when it began. "
                 "Through a tunnel, use the same port on both sides."
             )
-        # Programs other than browsers send no origin; for them the token is enough.
+        # Programs other than browsers send no origin, and for them the token is enough.
         if origins and origins != [f"http://{x}" for x in self.hosts if origins[0].lower() == f"http://{x}"]:
             return "Pages of other origins may not talk to the explorer."
         if not secrets.compare_digest(_parted(path)[0].encode(errors="surrogateescape"), self.token.encode()):
@@ -68,7 +69,7 @@ class Door:
         return ""
 
     def checked(self, inner: Callable[..., Any] | None) -> Callable[[ServerConnection, Request], Any]:
-        """What answers requests, behind this door, and without the token in the path."""
+        """A function that answers requests which pass this door, with the token removed from the path."""
 
         def answered(connection: ServerConnection, request: Request) -> Any:
             refused = self.refusal(request.path, request.headers)
@@ -83,15 +84,15 @@ class Door:
 
 
 def _parted(path: str) -> tuple[str, str]:
-    """The first part of a path, and the path behind it."""
+    """The first part of a path, and the rest of the path."""
     first, _, rest = path.partition("?")[0].removeprefix("/").partition("/")
     return first, f"/{rest}"
 
 
 def acceptable(raw: Any) -> bool:
-    """Whether a message is one of those that the page needs: where the camera is, and the new value of a control.
+    """Whether a message is one that the page needs: the position of the camera, or the new value of a control.
 
-    Viser also takes others: a client may set whatever a control consists of, or have the page shown to the world.
+    Viser also accepts others, with which a client could set any property of a control or publish the page on the web.
     """
     try:
         said = msgspec.msgpack.decode(raw)
@@ -109,7 +110,7 @@ def acceptable(raw: Any) -> bool:
 
 
 class _Connection(ServerConnection):
-    """A connection on which only acceptable messages are heard."""
+    """A connection that drops messages which are not acceptable."""
 
     async def recv(self, decode: bool | None = None) -> Any:
         while True:
@@ -119,7 +120,7 @@ class _Connection(ServerConnection):
 
 
 class _With:
-    """A module in which some names mean something else."""
+    """A module in which some names are replaced."""
 
     def __init__(self, module: Any, **names: Any):
         self._module = module
@@ -134,7 +135,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 @contextmanager
 def _served_by(instead: Callable[..., Any]) -> Iterator[None]:
-    """Lets viser find another `serve` where it looks for that of websockets: it has no setting for this."""
+    """Replaces the `serve` of websockets that viser uses, because viser has no setting for this."""
     with _ONE_AT_A_TIME:
         real: Any = infra.websockets
         server = _With(real.asyncio.server, serve=instead)
@@ -146,7 +147,7 @@ def _served_by(instead: Callable[..., Any]) -> Iterator[None]:
 
 
 def guarded_server(port: int | None) -> tuple[viser.ViserServer, str]:
-    """A viser server that only this machine and who knows its address can reach, and that address."""
+    """A viser server, reachable only from this machine by clients that know its address; and the address."""
     listens = listening(port)
     door = Door(listens.getsockname()[1])
     served = []

@@ -27,12 +27,12 @@ def _told(words: str, colours: tuple[str, str]) -> str:
 
 
 def message(problems: Sequence[str]) -> str:
-    """What went wrong."""
+    """The problems as HTML."""
     return "".join(_told(html.escape(x), RED) for x in problems)
 
 
 def verdict_table(said: Sequence[Said], colours: Mapping[str, str]) -> str:
-    """One block a run; what should not be trusted stands out."""
+    """One block of HTML per run, in which runs that should not be trusted stand out."""
     found = []
     for label in dict.fromkeys(x.label for x in said):
         own = sorted((x for x in said if x.label == label), key=lambda x: not x.bad)
@@ -46,10 +46,10 @@ DASHES = {"-": "solid", "--": "dash", ":": "dot"}
 
 
 def chart(panel: Panel, legend: bool) -> Any:
-    """One panel: log axis, one colour per method."""
+    """The chart of one panel, with a log axis and one colour per method."""
     import plotly.graph_objects as go
 
-    # As dictionaries: plotly's own classes take ten times as long.
+    # Plain dictionaries, because plotly's own classes take ten times as long.
     data = [
         {
             "type": "scatter",
@@ -88,11 +88,11 @@ def chart(panel: Panel, legend: bool) -> Any:
 
 SPEEDS = ("0.1", "0.25", "0.5", "1", "2", "5", "20")
 RATE = 30
-"""Pictures a second; at speed 1 each is one step further."""
+"""The number of pictures per second; at speed 1 each shows the next step."""
 
 
 class Page:
-    """The explorer on a viser server: every change of a control makes a request, the latest one is answered."""
+    """The explorer on a viser server. Every change of a control makes a request, and the latest one is answered."""
 
     def __init__(self, server: Any, kinds: Mapping[str, Any], first: Request):
         self.server, self.kinds, self.wanted = server, kinds, first
@@ -109,7 +109,7 @@ class Page:
             thread.start()
 
     def stop(self) -> None:
-        """Ends the page's threads, when they have done what they do; the server goes on."""
+        """Ends the threads of the page after they finish their current work; the server keeps running."""
         self.stopped.set()
         self.due.set()
         for thread in self.threads:
@@ -117,7 +117,7 @@ class Page:
 
     @property
     def settled(self) -> bool:
-        """Whether everything that was asked for is shown."""
+        """Whether the page shows the answer to the latest request."""
         return not (self.due.is_set() or self.busy)
 
     def _theme(self) -> None:
@@ -159,7 +159,7 @@ class Page:
             self.verdicts = self.server.gui.add_html("")
 
     def changed(self) -> None:
-        """Asks for an answer to what the controls say now."""
+        """Requests an answer to the current values of the controls."""
         with self.lock:
             self.wanted = self.controls.request()
         self.due.set()
@@ -168,7 +168,7 @@ class Page:
         self.status.content = message([text])
 
     def _work(self) -> None:
-        """Answers the latest request, again and again."""
+        """Answers the latest request, in a loop."""
         while not self.stopped.is_set():
             self.busy = False
             self.due.wait()
@@ -180,7 +180,7 @@ class Page:
                 request = self.wanted
             try:
                 self._show(answer(request, self.kinds))
-            except Exception as error:  # the page must live on, whatever a user's system does
+            except Exception as error:  # the page must survive whatever a user's system raises
                 self._complain(told(error))
 
     def _show(self, found: Answer) -> None:
@@ -192,7 +192,7 @@ class Page:
             times = found.film.times
             self.stage.play(found.film, found.near, fresh)
             self.answer = found
-            if fresh:  # a body that travels far is followed, or it would be a dot
+            if fresh:  # follow a body that travels far, which would otherwise be a dot
                 self.follow.value = bool(found.film.extent > 1.5 * room(found.near)[1])
             self.now = float(times[0]) if fresh else float(np.clip(self.now, times[0], times[-1]))
             self._place()
@@ -234,7 +234,7 @@ class Page:
         self.play.icon = "player-pause" if self.playing else "player-play"
 
     def seek(self, t: float, tell: bool = True) -> None:
-        """Shows the time t, or the end that is nearer to it; `tell` moves the slider there too."""
+        """Shows the time t, or the nearest time that the run has; `tell` also moves the slider there."""
         if self.answer is None or self.answer.film is None or t != t:
             return
         with self.lock:
@@ -245,7 +245,7 @@ class Page:
                 self.slider.value = self.now
 
     def _scrub(self, event: Any) -> None:
-        """The reader moved the slider; the clock moves it too, and then no client is named."""
+        """Handles a slider moved by the reader. The clock also moves it, and then the event names no client."""
         if event.client is None or self.filling:
             return
         self.seek(float(self.slider.value), tell=False)
@@ -257,7 +257,7 @@ class Page:
             self.stage.show(k, self.follow.value)
 
     def _clock(self) -> None:
-        """Moves the scene while it plays; where that fails it says so, pauses, and can be played again."""
+        """Moves the scene while it plays. After an error it reports the error and pauses, and can be played again."""
         last = time.monotonic()
         while not self.stopped.wait(1 / RATE):
             now = time.monotonic()
@@ -272,7 +272,7 @@ class Page:
     def _tick(self, passed: float) -> None:
         if not self.playing or self.answer is None or self.answer.film is None:
             return
-        # The page may have sent anything.
+        # The page may have sent any value.
         speed = float(self.speed.value) if self.speed.value in SPEEDS else 1.0
         with self.lock:
             times = self.answer.film.times

@@ -1,4 +1,4 @@
-"""What the page asks for, and the Python script that does the same."""
+"""Requests of the page, and the Python scripts that do the same."""
 
 import contextlib
 import inspect
@@ -15,8 +15,8 @@ from dalembert.methods import METHODS, Composition, method_from_text
 from dalembert.model import System, Trait, check_start, lower, nearest_velocity, observed, survey
 
 SLOTS = 4
-"""How many methods the page runs side by side."""
-# Spellings beside the plain names that the lists offer.
+"""The number of methods that the page runs side by side."""
+# Spellings that the lists offer in addition to the plain names.
 MORE = ("frame@4", "frame:gonzalez", "dd:average", "gni:restart=20", "lie-gni:restart=20")
 MOST_STEPS, ROWS = 1_000_000, 20_000
 """The longest run that the page makes, and the most rows that it keeps."""
@@ -36,13 +36,13 @@ class Request:
 
     @property
     def save_every(self) -> int:
-        """How many steps lie between two rows that are kept."""
+        """The number of steps between two saved rows."""
         return max(1, math.ceil(self.steps / ROWS))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A parameter of a system: a number with a range for its slider, or a text with its choices (none known: any)."""
+    """A parameter of a system: a number with a range for its slider, or a text with its choices (empty: any text)."""
 
     name: str
     default: Any
@@ -75,7 +75,7 @@ def choices(kind: Any) -> list[Choice]:
 
 
 def numbers(text: str, name: str) -> list[float]:
-    """The numbers of a text such as "0, 1.5, -2"."""
+    """The numbers in a text such as "0, 1.5, -2"."""
     try:
         found = [float(x) for x in text.replace(";", ",").split(",") if x.strip()]
     except (ValueError, AttributeError):
@@ -97,7 +97,7 @@ def number(value: Any, name: str) -> float:
 
 
 def _short(value: Any) -> str:
-    """What a user typed, as far as it fits into a sentence."""
+    """What a user typed, shortened to fit into a sentence."""
     if isinstance(value, int) and abs(value) > 10**30:
         return "a number that is too large"
     told = repr(value)
@@ -105,7 +105,7 @@ def _short(value: Any) -> str:
 
 
 def text_of(values: Any) -> str:
-    """Numbers as a text from which exactly they are read again."""
+    """The numbers as a text from which exactly the same numbers can be read again."""
     return ", ".join(repr(float(x) + 0.0) for x in np.asarray(values, float))
 
 
@@ -116,10 +116,10 @@ def built(request: Request, kinds: Mapping[str, Any]) -> System:
 
 
 def checked(request: Request, kinds: Mapping[str, Any]) -> Request:
-    """The request in its plainest spelling; a ValueError where something in it cannot be.
+    """The request in its plainest spelling; raises ValueError if something in it is impossible.
 
-    Whatever a reader (or a program that talks to the page) put into the controls comes through here before anything
-    is done with it.
+    Everything that a reader, or a program that talks to the page, puts into the controls is checked here before it is
+    used.
     """
     if not isinstance(request.system, str) or request.system not in kinds:
         raise ValueError(f"no system {_short(request.system)}; choose one of: {', '.join(kinds)}")
@@ -169,7 +169,7 @@ def checked(request: Request, kinds: Mapping[str, Any]) -> Request:
 
 
 def code_of(made: Any) -> str:
-    """The expression that makes a method, or what a method is made of."""
+    """The Python expression that makes a method, or a component of a method."""
     if isinstance(made, Composition):
         return f"da.Composition({code_of(made.method)}, {made.order})"
     if not is_dataclass(made):
@@ -186,7 +186,7 @@ def code_of(made: Any) -> str:
 
 
 def _importable(name: str) -> bool:
-    """Whether a name is module:name, so that a script can import what it means."""
+    """Whether a name is of the form module:name, so that a script can import it."""
     module, colon, inside = name.partition(":")
     parts = (*module.split("."), *inside.split("."))
     words = all(x.isidentifier() and not keyword.iskeyword(x) for x in parts)
@@ -194,14 +194,14 @@ def _importable(name: str) -> bool:
 
 
 def _literal(value: Any) -> str:
-    """A parameter as Python's source."""
+    """A parameter as Python source."""
     if value is None or isinstance(value, str | bool | int | float):
         return repr(value)
     return repr(np.asarray(value, float).tolist())
 
 
 def _system_code(request: Request, kind: Any) -> tuple[list[str], str]:
-    """The lines before it that the expression for the system needs, and the expression."""
+    """The expression for the system, preceded by the lines that it needs."""
     if isinstance(kind, type) and kind.__module__.startswith("dalembert.zoo"):
         lines, made = [], f"da.zoo.{kind.__name__}"
     elif _importable(request.system):
@@ -254,7 +254,7 @@ def methods_for(system: Any) -> list[str]:
 
 
 def start_of(system: Any, name: str | None) -> tuple[Any, Any]:
-    """The system's own start; where it has none the zeros, with some velocity that the constraint allows."""
+    """The system's own start; if it has none, the configuration zero with some velocity that the constraint allows."""
     if system.starts() or name is not None:
         return system.start(name)
     m = lower(system).at(0.0)
@@ -263,7 +263,7 @@ def start_of(system: Any, name: str | None) -> tuple[Any, Any]:
 
 
 def _second(system: Any, q0: Any, v0: Any) -> str:
-    """The simplest method beside frame that fits the system."""
+    """The simplest method other than frame that fits the system."""
     told = check_start(system, q0, v0, survey)
     for spelling in ("leapfrog", "gni"):
         with contextlib.suppress(ValueError):
@@ -275,7 +275,10 @@ def _second(system: Any, q0: Any, v0: Any) -> str:
 def first_request(
     name: str, kinds: Mapping[str, Any], methods: Sequence[str] = (), steps: int = 10_000, **given: Any
 ) -> Request:
-    """What a system is first shown with: its own start and step; methods that fit it, or `exact`ly those given."""
+    """The first request for a system: its own start and step, and those of `methods` that fit it, or usual ones.
+
+    With `exact` true, all of `methods` are taken.
+    """
     kind = kinds[name]
     parameters = {c.name: c.default for c in choices(kind)} | given.get("parameters", {})
     system = kind if not isinstance(kind, type) else kind(**parameters)

@@ -1,4 +1,4 @@
-"""The 3D scene in viser: one group of meshes a part, moved from frame to frame."""
+"""The 3D scene in viser: one group of meshes per part, moved from frame to frame."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from scipy.spatial.transform import Rotation
 from dalembert.view.films import Copy, Film, Moving
 from dalembert.view.meshes import OWN, PAINTS, mesh
 
-# A body that travels further than so many of its lengths is shown alone, and followed.
+# A body that travels further than this many of its lengths is shown alone, and followed.
 BODIES = 2.5
-# Points of a trace, at most; more are not seen and slow the browser.
+# The largest number of points of a trace; more would be invisible and slow the browser down.
 TRACE = 5000
 
 
@@ -65,7 +65,7 @@ class _Actor:
 
 
 class Stage:
-    """Everything in the 3D view; `play` replaces it by another film, `show` moves it to a frame."""
+    """Everything in the 3D view. `play` replaces it by another film, and `show` moves it to a frame."""
 
     def __init__(self, server: Any):
         self.server = server
@@ -74,7 +74,7 @@ class Stage:
         self.root: Any = None
 
     def play(self, film: Film, near: Film, fresh: bool) -> None:
-        """Shows another film; if it is a fresh one the camera turns to the room that `near` fills."""
+        """Shows another film. If it is a fresh one, the camera turns to the box that `near` fills."""
         with self.server.atomic():
             if self.root is not None:
                 self.root.remove()
@@ -89,7 +89,7 @@ class Stage:
             self._camera(near)
 
     def show(self, k: int, follow: bool) -> None:
-        """Moves everything to frame k; with `follow` the floor moves under the first run instead."""
+        """Moves everything to frame k; with `follow`, the floor moves under the first run instead."""
         with self.server.atomic():
             for actor in self.actors:
                 actor.show(k)
@@ -113,7 +113,7 @@ class Stage:
                         thickness_units="screen",
                     )
             elif part.kind != "floor" and (i == 0 or part.kind != "sphere"):
-                # Ghosts let the first run be seen through them.
+                # Ghosts are transparent, so that the first run shows through.
                 opacity = None if i == 0 and part.kind != "tile" else 0.45
                 self.actors.append(_Actor(self.server.scene, name, part, copy.colour, opacity))
 
@@ -146,7 +146,7 @@ class Stage:
 
 
 def room(near: Film) -> tuple[np.ndarray, float]:
-    """What the camera shows first, as middle and width: all that moves, or the body alone where it travels far."""
+    """The middle and width of the camera's first view: everything that moves, or only a body that travels far."""
     bodies = [p for p in near.copies[0].parts if p.kind not in ("floor", "trace", "line", "tile", "sphere")]
     if not bodies:
         return 0.5 * (near.low + near.high), max(near.extent, 1e-3)
