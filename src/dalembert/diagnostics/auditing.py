@@ -427,7 +427,7 @@ def audit(
         raise ValueError(f"expected a method such as FrameGradient(), or a list of them, got {method!r}")
     if (q0 is None) != (v0 is None):
         raise ValueError("give both q0 and v0, or neither to take the system's own start")
-    if q0 is None:
+    if q0 is None or v0 is None:
         q0, v0 = system.start(start)
     h = system.step if h is None else h
     if h is None:

@@ -214,7 +214,7 @@ class Structure(NamedTuple):
     involutions: tuple[Involution, ...]
 
 
-def structure(coupled: CoupledSystem, q: Any, v: Any) -> Structure:
+def structure(coupled: CoupledSystem, q: Vector, v: Vector) -> Structure:
     """The structure of the coupled system along the orbit through (q, v)."""
     coupled = CoupledSystem.of(coupled)
     averaged = averaging(coupled, *section(coupled, q, v))

@@ -64,7 +64,9 @@ def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     return jnp.stack(residual), jnp.stack(size)
 
 
-def momentum_residuals(system: System, method: Method, h: float, q: Any, u: Any) -> dict[str, np.ndarray]:
+def momentum_residuals(
+    system: System, method: Method, h: float, q: Vectors, u: Vectors
+) -> dict[str, Float[np.ndarray, " rows"]]:
     """The residual of the discrete momentum equation at each row of (q, u), by section of the system.
 
     It is relative to the largest momentum in these rows. The discrete Lagrangian must be invariant.
@@ -145,7 +147,9 @@ def _determinant(shared: Any, q: Array, u: Array) -> Array:
     return jnp.linalg.det(jax.jacfwd(after)(z))
 
 
-def phase_determinant(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+def phase_determinant(
+    system: System, method: Method, h: float, q: Vectors, u: Vectors
+) -> Float[np.ndarray, " rows"]:
     """The determinant of a step of a GNI in (q, p^-), which is (-1)^m. On a group, p^- is moved to the identity.
 
     The step is a flight, which keeps volume, and a reflection, which changes the sign of m directions.
@@ -185,7 +189,9 @@ def _symplectic(shared: Any, q: Array, u: Array) -> Array:
     return jnp.max(jnp.abs(after - before + kick)) / jnp.maximum(1.0, jnp.max(jnp.abs(after)))
 
 
-def symplectic_defect(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+def symplectic_defect(
+    system: System, method: Method, h: float, q: Vectors, u: Vectors
+) -> Float[np.ndarray, " rows"]:
     """The defect of F* omega = omega + d(lam_a mu^a) for a step F of a GNI at each row, with omega = -d(p dq).
 
     lam is computed from the momentum p^+ by lam = 2 (mu M^-1 mu^T)^-1 mu M^-1 p^+.
@@ -202,7 +208,9 @@ def _space_momentum(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     return jnp.max(jnp.abs(two - one)), jnp.max(jnp.abs(one))
 
 
-def space_momentum_change(system: System, method: Method, h: float, q: Any, u: Any) -> np.ndarray:
+def space_momentum_change(
+    system: System, method: Method, h: float, q: Vectors, u: Vectors
+) -> Float[np.ndarray, " rows"]:
     """The relative change, over a step from each row, of the average momentum (p^+ + p^-)/2 in space.
 
     By [ferraro2008] section 4.4 it is zero if the metric is bi-invariant and the constraint right-invariant.
@@ -215,7 +223,7 @@ def space_momentum_change(system: System, method: Method, h: float, q: Any, u: A
     return change / max(float(np.max(size)), np.finfo(float).tiny)
 
 
-def discrete_laws(system: System, method: Method, h: float, q: Any, u: Any) -> DiscreteLaws | None:
+def discrete_laws(system: System, method: Method, h: float, q: Vectors, u: Vectors) -> DiscreteLaws | None:
     """All laws over the rows of (q, u); None for a method that is not made from a discrete Lagrangian."""
     if not method.variational:
         return None

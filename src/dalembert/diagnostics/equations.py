@@ -168,12 +168,12 @@ def _acceleration(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
 class Linearisation(NamedTuple):
     """The linearised equations of motion about a state, on the states that the constraint allows."""
 
-    matrix: np.ndarray
+    matrix: Float[np.ndarray, "states states"]
     """(n + r, n + r) the matrix in d/dt (dq, dw) = matrix (dq, dw), where dq is the change of the configuration and dw
     the change of the velocity in `frame`, which is carried along."""
-    frame: np.ndarray
+    frame: Float[np.ndarray, "n r"]
     """(n, r) a basis of D at the state, orthonormal for the kinetic metric."""
-    eigenvalues: np.ndarray
+    eigenvalues: Inexact[np.ndarray, " states"]
     """(n + r,) the eigenvalues of the matrix, with the largest real parts first."""
 
 

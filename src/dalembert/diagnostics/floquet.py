@@ -148,7 +148,7 @@ def _levels(coupled: CoupledSystem, q: Array, v: Array) -> tuple[Array, Array, A
     return coupled.driver_energy(q, v), coupled.driver_potential(jnp.zeros(())), jnp.max(way), jnp.max(round_)
 
 
-def section(coupled: CoupledSystem, q: Any, v: Any) -> tuple[float, float]:
+def section(coupled: CoupledSystem, q: Vector, v: Vector) -> tuple[float, float]:
     """The point (xi, eta) where the orbit through the state crosses xi = 0, or the state's own if it does not.
 
     The crossing is upwards unless the driver rotates downwards.

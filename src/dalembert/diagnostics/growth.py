@@ -66,7 +66,7 @@ class Nonholonomy(NamedTuple):
         return f"nonholonomic: {vector}, every configuration nearby can be reached"
 
 
-def nonholonomy(system: System, q: Any = None) -> Nonholonomy:
+def nonholonomy(system: System, q: Vector | None = None) -> Nonholonomy:
     """The growth vector of the constraint at q and near q, by default at the system's own start.
 
     D^1 = D, D^(j+1) = D^j + [D, D^j]; the brackets are derivatives of vector fields that span D near q. If the

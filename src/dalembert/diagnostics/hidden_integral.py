@@ -153,7 +153,7 @@ def _vector(coupled: CoupledSystem, centre: np.ndarray, q: Any, v: Any) -> tuple
     return np.append(np.asarray(coupled.linear()[0] @ x) - centre, speed), float(xi), float(eta)
 
 
-def latitude(system: System | CoupledSystem, q: Any, v: Any, h: float | None = None) -> float:
+def latitude(system: System | CoupledSystem, q: Vector, v: Vector, h: float | None = None) -> float:
     """The latitude of a state: the component of (kappa x, v) along the axis of the period map based at (xi, eta).
 
     It is a first integral. Each call integrates one period of the driver.

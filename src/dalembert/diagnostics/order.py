@@ -95,7 +95,7 @@ class Exact(NamedTuple):
     time: float
 
 
-def exact_ends(system: System, q0: Any, v0: Any, time: float, count: int = STARTS) -> Exact:
+def exact_ends(system: System, q0: Vector, v0: Vector, time: float, count: int = STARTS) -> Exact:
     """Where the exact motion from the start, and from some starts near it, ends after `time`."""
     check_system(system)
     if not 0 < time < np.inf:
@@ -194,7 +194,7 @@ def _difference(m: Mechanics, q0: Array, q1: Array) -> Array:
     return m.space.difference(q0, q1)
 
 
-def measured_terms(system: System, method: Method, q: Any, v: Any, h: float) -> Terms:
+def measured_terms(system: System, method: Method, q: Vector, v: Vector, h: float) -> Terms:
     """The factors of the terms that fit the acceleration over two very short steps from each row of (q, v), v on D."""
     q, v = as_rows(system, q, v)
     # Rounding hides the size of a step that keeps the energy if the step is too short.

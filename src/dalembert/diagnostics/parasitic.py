@@ -57,7 +57,7 @@ def normal_velocity(trajectory: Trajectory) -> Float[np.ndarray, "rows k"]:
     return over_rows(_normal)(as_arrays(system), trajectory.t, trajectory.q, trajectory.v_full)
 
 
-def parasitic_levels(trajectory: Trajectory) -> tuple[np.ndarray, np.ndarray]:
+def parasitic_levels(trajectory: Trajectory) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
     """Times, and the amplitude of the alternating mode there as a root mean square over forty steps.
 
     This needs every step of the run (save_every=1).

@@ -52,7 +52,9 @@ class Drift(NamedTuple):
     """The running mean of the error at the end of the run."""
 
 
-def running_mean(t: Any, x: Any, window: float) -> tuple[np.ndarray, np.ndarray]:
+def running_mean(
+    t: Any, x: Any, window: float
+) -> tuple[Float[np.ndarray, " means"], Float[np.ndarray, " means"]]:
     """The times whose window lies inside the data, and the mean of x over the window around each.
 
     Times must be evenly spaced, or nearly so, because the window is a number of samples. Several series with the same

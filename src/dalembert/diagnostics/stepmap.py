@@ -67,8 +67,8 @@ def as_shared(system: System, method: Method, h: float) -> tuple[Mechanics, Meth
 
 
 def reversibility_defect(
-    system: System, method: Method, h: float, q: Any, u: Any, plain: bool = False
-) -> np.ndarray:
+    system: System, method: Method, h: float, q: Vectors, u: Vectors, plain: bool = False
+) -> Float[np.ndarray, " rows"]:
     """The distance from each row of (q, u) after a step, a reversal, a step back and a second reversal.
 
     The reversal is the method's own involution, or u -> -u if `plain` is true, which is not the right one for
@@ -170,8 +170,8 @@ def _read_freely(system: Mechanics, q: Array, u: Array, base: Array) -> Array:
 
 
 def step_jacobian(
-    system: System, method: Method, h: float, q: Any, u: Any, on_constraint: bool = True
-) -> np.ndarray:
+    system: System, method: Method, h: float, q: Vectors, u: Vectors, on_constraint: bool = True
+) -> Float[np.ndarray, "rows side side"]:
     """The derivative of the step at each row.
 
     The coordinates are (q, w), with w the velocity in an orthonormal frame of D, or (q, u) for methods on TQ.
@@ -363,8 +363,14 @@ def _volume_verdict(rate: float, error: float, most: float) -> str:
 
 
 def passenger_exponents(
-    coupled: CoupledSystem, method: Method, q0: Any, v0: Any, h: float, steps: int, on_constraint: bool = True
-) -> np.ndarray:
+    coupled: CoupledSystem,
+    method: Method,
+    q0: Vector,
+    v0: Vector,
+    h: float,
+    steps: int,
+    on_constraint: bool = True,
+) -> Float[np.ndarray, " size"]:
     """The Lyapunov exponents of the passenger along the driver's orbit, with the largest first.
 
     The step is linear in the passenger (x, v), or (x, u) for methods on TQ. Its matrices along the orbit are

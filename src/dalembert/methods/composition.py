@@ -26,18 +26,17 @@ FRACTIONS: dict[int, tuple[float, ...]] = {
         0.117285604328659353854,
         0.504054748438027364048,
     ),
-    # Seventeen stages, computed for this library: a local minimum of the sum of absolute values among solutions of
-    # the order conditions [hairer2006]; of about ninety such minima, the one with the smallest error on the CVT.
+    # Kahan and Li, seventeen stages [kahan1997].
     8: (
-        0.317162874135288441790,
-        -0.35708879949714088742,
-        0.224086677539492280747,
-        0.146791089904205204816,
-        0.565369540265633490673,
-        -0.42774877403540061823,
-        0.163967145076374396524,
-        0.171762648790683907092,
-        -0.60860480435827243196,
+        0.13020248308889008087881763,
+        0.56116298177510838456196441,
+        -0.38947496264484728640807860,
+        0.15884190655515560089621075,
+        -0.39590389413323757733623154,
+        0.18453964097831570709183254,
+        0.25837438768632204729397911,
+        0.29501172360931029887096624,
+        -0.60550853383003451169892108,
     ),
     # Sofroniou and Spaletta, thirty-five stages [sofroniou2005].
     10: (
@@ -72,7 +71,7 @@ def fractions(order: int) -> np.ndarray:
 class Composition(Method):
     """A symmetric method applied with step fractions that cancel its leading errors: order 4, 6, 8 or 10.
 
-    Equations: [suzuki1990] for order 4, [sofroniou2005] for 6 and 10, our own for 8. The composition conserves
+    Equations: [suzuki1990] for order 4, [sofroniou2005] for 6 and 10, [kahan1997] for 8. The composition conserves
     whatever every step of the method conserves. Methods that must not be composed are refused with a reason;
     `force=True` overrides the refusal for a study.
     Memory: the memory of the method. Multipliers are those of the exact motion at the row's state.

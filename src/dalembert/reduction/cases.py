@@ -215,8 +215,9 @@ class Abelian(Case):
         return u[r.shape[0] :]
 
 
-def of(here: Mechanics) -> tuple["Reduced", Mechanics]:
+def of(here: System | Mechanics) -> tuple["Reduced", Mechanics]:
     """The reduced system, and the full system at the same time."""
+    here = lower(here)
     core: Any = here.system
     if not isinstance(core, Reduced):
         raise ValueError(f"this is the method of a reduced system, which da.reduce makes; got {here.label}")

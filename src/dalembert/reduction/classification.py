@@ -101,7 +101,9 @@ def _at(system: System, symmetry: Symmetry, t: np.ndarray, q: np.ndarray) -> lis
     return [np.asarray(x, float) for x in _geometry(as_arrays(system), symmetry, t, q)]
 
 
-def horizontal(system: System, symmetry: Symmetry, at: Any = None) -> np.ndarray:
+def horizontal(
+    system: System, symmetry: Symmetry, at: Vector | None = None
+) -> Float[np.ndarray, "n directions"]:
     """(s, k) a basis of the algebra elements that generate allowed velocities at every sampled configuration."""
     given = samples(system, symmetry, at)
     check_action(system, symmetry, given)

@@ -233,7 +233,9 @@ class Trajectory(eqx.Module):
         size = len(self.q)
         if not -size <= i < size:
             raise ValueError(f"there is no member {i}: the ensemble has {size}")
-        parts = {name: getattr(self, name)[i, ...] for name in ("q", "v", "v_full", "code", "steps", "residual")}
+        parts = {
+            name: getattr(self, name)[i, ...] for name in ("q", "v", "v_full", "code", "steps", "residual")
+        }
         leaves, tree = jax.tree.flatten((self.system, self.method))
         varied = (True,) * len(leaves) if self.varied is None else self.varied
         own = jax.tree.unflatten(tree, [x[i] if v else x for x, v in zip(leaves, varied, strict=True)])

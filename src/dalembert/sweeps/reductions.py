@@ -16,33 +16,6 @@ from dalembert.sweeps.spec import named
 DIRECTIONS = {"up": 1, "down": -1, "both": 0}
 
 
-def section_of(complaint: Complaint, given: Any, known: Any) -> dict[str, Any] | None:
-    """The checked section of a spec, with the entries coordinate, at, direction and count."""
-    if given is None:
-        return None
-    if not isinstance(given, dict):
-        raise complaint("section", f'takes a table such as {{coordinate = "xi", count = 50}}, got {given!r}')
-    found = {"at": 0.0, "direction": "up", "count": 100, **given}
-    for key in found:
-        if key not in ENTRIES:
-            raise complaint(f"section.{key}", str(wrong("entry of a section", key, ENTRIES)))
-    names = known.names("q0")
-    name = found.get("coordinate")
-    if name is None:
-        raise complaint("section.coordinate", "is missing: which coordinate crosses the section?")
-    if not isinstance(name, str) or (names is not None and name not in names):
-        raise complaint("section.coordinate", str(wrong("coordinate", str(name), names or ())))
-    if not is_number(found["at"]):
-        raise complaint("section.at", f"must be one finite number, got {found['at']!r}")
-    if not isinstance(found["direction"], str) or found["direction"] not in DIRECTIONS:
-        raise complaint(
-            "section.direction", f"must be one of {', '.join(DIRECTIONS)}, got {found['direction']!r}"
-        )
-    if not is_whole(found["count"]) or found["count"] < 1:
-        raise complaint("section.count", f"must be a whole number of at least 1, got {found['count']!r}")
-    return {**found, "at": float(found["at"]), "count": int(found["count"])}
-
-
 def crossings(
     sol: Trajectory, coordinate: str, at: float, direction: str, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
