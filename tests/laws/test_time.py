@@ -131,7 +131,7 @@ def equal_steps(problem, h, steps):
     for _ in range(steps):
         _, _, y = reference.eliminated(problem, 0.5, t, q, np.array([0, *p]), h, y)
         dq = y[1 : len(q) + 1]
-        p = reference.partial_derivatives(problem, 0.5, t, q, h, dq)[1][1:]
+        p = reference.slots(problem, 0.5, t, q, h, dq)[1][1:]
         q, t = q + dq, t + h
         found.append(q)
     return np.array(found)

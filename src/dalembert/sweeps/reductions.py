@@ -168,7 +168,7 @@ def kept_of(sol: Trajectory, spec: Any, name: str, words: str, values: Any, scal
 @cache
 def _integral(name: str) -> Callable:
     """The system's integral of this name, as a function that also takes the system."""
-    return lambda system, q, v: system.integrals()[name](q, v)
+    return lambda m, q, v: m.system.integrals()[name](q, v)
 
 
 def integrals(sol: Trajectory, spec: Any) -> dict[str, Kept]:
