@@ -148,7 +148,7 @@ def reflected(problem, h, steps):
     found = [q]
     for _ in range(steps):
         _, _, y = reference.eliminated(free, 0.5, t, q, np.array([0, *p]), h, y)
-        plus = reference.partial_derivatives(free, 0.5, t, q, h, y[1:])[1][1:]
+        plus = reference.slots(free, 0.5, t, q, h, y[1:])[1][1:]
         q, t = q + y[1:], t + h
         omega, inverse = problem.omega(t, q), np.linalg.inv(problem.mass(t, q))
         excess = omega @ inverse @ plus + problem.omega0(t, q)
