@@ -52,15 +52,15 @@ def _named_class(name: str) -> type[System] | None:
     return found if inspect.isclass(found) and issubclass(found, System) and found.recipe is None else None
 
 
-def _described_system(told: dict[str, Any]) -> System | None:
+def _described_system(metadata: dict[str, Any]) -> System | None:
     """The system that a file describes; None where its class cannot be imported, or has other parameters now."""
-    kind = _named_class(told["system"])
+    kind = _named_class(metadata["system"])
     if kind is None:
         return None
-    parameters = json.loads(told["parameters"])
+    parameters = json.loads(metadata["parameters"])
     # Of an ensemble in which a parameter varies, or of a parameter that is an array.
     parameters = {name: np.asarray(x) if isinstance(x, list) else x for name, x in parameters.items()}
-    arguments = parameters | json.loads(told["options"])
+    arguments = parameters | json.loads(metadata["options"])
     if "point" in arguments:
         arguments["coordinates"] = arguments.pop("point")
     if not set(arguments) <= set(inspect.signature(kind).parameters):

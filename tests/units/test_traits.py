@@ -16,7 +16,7 @@ from dalembert.model import lower
 ROOT = Path(__file__).resolve().parents[2]
 
 TRAIT = """
-    TOY = Kind("does not play, but {system} is a toy", told=lambda system, given: getattr(system, "toy", False))
+    TOY = Kind("does not play, but {system} is a toy", applies=lambda system, given: getattr(system, "toy", False))
 """
 METHOD = '''
 from dalembert.methods.leapfrog import LeapFrog

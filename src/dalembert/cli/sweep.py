@@ -47,6 +47,6 @@ def _outcome(data: Any) -> str:
     )
     if "energy_verdict" in data:
         counts = np.bincount(np.asarray(data["energy_verdict"]).reshape(-1), minlength=len(WORDS))
-        told = ", ".join(f"{word} {count:,}" for word, count in zip(WORDS, counts, strict=True) if count)
-        said += f"; energy: {told}"
+        words = ", ".join(f"{word} {count:,}" for word, count in zip(WORDS, counts, strict=True) if count)
+        said += f"; energy: {words}"
     return said

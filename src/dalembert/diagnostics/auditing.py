@@ -159,13 +159,13 @@ class Audit:
             )
         drifting = {name: d for name, d in self.integrals.items() if d.verdict is Verdict.DRIFT}
         # Where both energies drift, reporting the plain one is enough.
-        told = [
+        lines = [
             _drift_words(n, d)
             for n, d in drifting.items()
             if n.removesuffix(" (own)") == n or n[:-6] not in drifting
         ]
-        if told:
-            words.append(f"drift: {'; '.join(told)}")
+        if lines:
+            words.append(f"drift: {'; '.join(lines)}")
         if self.parasitic is not None and self.parasitic.grows and self.parasitic.largest > 1e-9 * self.speed:
             p = self.parasitic
             words.append(

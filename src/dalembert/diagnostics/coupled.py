@@ -82,21 +82,21 @@ class CoupledSystem(eqx.Module):
         system = as_arrays(system)
         q = np.asarray(q, float)
         around = q + np.random.default_rng(4).normal(size=(8, len(q)))
-        told = jax.tree.map(np.asarray, _facts(m, np.concatenate([q[None], around])))
+        facts = jax.tree.map(np.asarray, _facts(m, np.concatenate([q[None], around])))
         if Trait.FORCED in m.traits:
             raise ValueError(f"{name} is not a coupled system: it has non-conservative forces")
         if Trait.AFFINE in m.traits:
             raise ValueError(f"{name} is not a coupled system: its constraints are affine")
-        if told["frame"][0] != 2:
+        if facts["frame"][0] != 2:
             raise ValueError(
-                f"{name} is not a coupled system: its velocities have {int(told['frame'][0])} degrees of freedom, "
+                f"{name} is not a coupled system: its velocities have {int(facts['frame'][0])} degrees of freedom, "
                 "but it needs two: the driver's and one of the passenger's"
             )
         reasons = {}
         for i in reversed(range(len(q))):
-            reason = _why_not(told, i)
+            reason = _why_not(facts, i)
             if reason is None:
-                return _structure(system, q, told, i)
+                return _structure(system, q, facts, i)
             reasons[system.coordinates[i]] = reason
         said = "; ".join(f"not driven by {c}: {r}" for c, r in reasons.items())
         raise ValueError(f"{name} is not a coupled system: {said}")
@@ -240,39 +240,39 @@ def _facts(m: Mechanics, configurations: Array) -> dict[str, Array]:
     return jax.vmap(at)(configurations)
 
 
-def _why_not(told: dict[str, np.ndarray], i: int) -> str | None:
+def _why_not(facts: dict[str, np.ndarray], i: int) -> str | None:
     """The reason why coordinate i does not drive the others; None if it does."""
-    other = np.delete(np.arange(told["metric"].shape[-1]), i)
+    other = np.delete(np.arange(facts["metric"].shape[-1]), i)
 
     def small(x, scale):
         return np.all(np.abs(x) <= TOLERANCE * max(1.0, float(np.max(np.abs(scale)))))
 
-    metric, stiffness = told["metric"], told["stiffness"]
+    metric, stiffness = facts["metric"], facts["stiffness"]
     if not small(metric - metric[0], metric):
         return "the mass matrix is not constant"
     if not small(metric[:, i, other], metric):
         return "the mass matrix couples it to the others"
-    if not small(told["forms"][:, :, i], told["forms"]):
+    if not small(facts["forms"][:, :, i], facts["forms"]):
         return "the constraint holds its velocity"
-    if not small(told["turning"][..., other], told["turning"]):
+    if not small(facts["turning"][..., other], facts["turning"]):
         return "the constraint depends on other coordinates"
     if not small(stiffness[:, i, other], stiffness):
         return "the potential couples it to the others"
     return None
 
 
-def _structure(system: System, q: np.ndarray, told: dict[str, np.ndarray], i: int) -> CoupledSystem:
+def _structure(system: System, q: np.ndarray, facts: dict[str, np.ndarray], i: int) -> CoupledSystem:
     other = np.delete(np.arange(len(q)), i)
-    metric = told["metric"][0]
-    origin = np.zeros(len(q)) if np.all(np.isfinite(told["at zero"])) else q
+    metric = facts["metric"][0]
+    origin = np.zeros(len(q)) if np.all(np.isfinite(facts["at zero"])) else q
     k = np.asarray(jax.jit(_kernel, static_argnums=1)(current(system), i, jnp.asarray(origin)))
     large = k[np.abs(k) > 1e-8 * np.max(np.abs(k))]
-    stiffness = told["stiffness"][:, other][:, :, other]
+    stiffness = facts["stiffness"][:, other][:, :, other]
     bound = TOLERANCE * max(1.0, float(np.max(np.abs(stiffness))))
     kappa = f = None
     values, vectors = np.linalg.eigh(stiffness[0])
     if np.all(np.abs(stiffness - stiffness[0]) <= bound) and values[0] >= -bound:
-        f = stiffness[0] @ q[other] - told["pull"][0][other]
+        f = stiffness[0] @ q[other] - facts["pull"][0][other]
         kept = values > bound
         if kept.all():  # the symmetric root, so that kappa is the identity if K is
             kappa = (vectors * np.sqrt(values)) @ vectors.T

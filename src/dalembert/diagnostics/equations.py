@@ -102,12 +102,12 @@ def _parts(m: Mechanics, q: Array) -> tuple[Array, Array, Array]:
 
 def _changed(names: tuple[str, ...], before: np.ndarray, after: np.ndarray) -> str:
     size = float(np.max(np.abs(before), initial=0.0))
-    told = [
+    parts = [
         f"{name} from {a:.6g} to {b:.6g}"
         for name, a, b in zip(names, before, after, strict=True)
         if abs(a - b) > _SAME * size
     ]
-    return f"changed {', '.join(told)}" if told else "nothing had to be changed"
+    return f"changed {', '.join(parts)}" if parts else "nothing had to be changed"
 
 
 def _completed(m: Mechanics, names: tuple[str, ...], q: np.ndarray, rates: dict[str, float]) -> np.ndarray:
@@ -132,10 +132,10 @@ def _completed(m: Mechanics, names: tuple[str, ...], q: np.ndarray, rates: dict[
         # The allowed velocity whose components are nearest to the given ones.
         particular, free = np.linalg.pinv(a) @ b, np.linalg.svd(a)[2][len(a) :].T
         nearest = particular + free @ np.linalg.lstsq(fixed @ free, given - fixed @ particular, rcond=None)[0]
-        told = ", ".join(f"{n} = {x:.6g}" for n, x in zip(rates, fixed @ nearest, strict=True))
+        parts = ", ".join(f"{n} = {x:.6g}" for n, x in zip(rates, fixed @ nearest, strict=True))
         raise ValueError(
             f"{m.label}: no allowed velocity at this configuration has all of these rates; they contradict the "
-            f"constraint. The nearest rates that it allows are {told}. Give fewer rates, or these"
+            f"constraint. The nearest rates that it allows are {parts}. Give fewer rates, or these"
         )
     # Projecting once more removes the rounding of the solve, so that the start passes the check of the constraint.
     return np.asarray(_nearest(m, q, factor @ found))

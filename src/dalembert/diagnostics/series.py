@@ -207,10 +207,10 @@ def judged_together(t: Any, x: Any, window: Any, scale: Any) -> dict[str, np.nda
         times = taken[i if own else 0]
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                told = _verdicts(times, error[rows], float(parts[i]), scale[rows])
+                words = _verdicts(times, error[rows], float(parts[i]), scale[rows])
         except ValueError:  # too short
             worst = np.max(np.abs(error[rows]), axis=1)
-            told = [VERDICTS.index(Verdict.SHORT), worst, worst]
-        for name, values in zip(Drift._fields, told, strict=False):
+            words = [VERDICTS.index(Verdict.SHORT), worst, worst]
+        for name, values in zip(Drift._fields, words, strict=False):
             found[name][rows] = values / length[rows] if name in RATES else values
     return found

@@ -413,9 +413,9 @@ def _smallest(rows: np.ndarray) -> float:
 
 
 def _where(m: Mechanics, at: States, i: int) -> str:
-    def told(names, x):
+    def words(names, x):
         return ", ".join(f"{name}={value:.6g}" for name, value in zip(names, x, strict=True))
 
     if np.array_equal(at.q[i], at.q[0]):
-        return f"at the start ({told(m.coordinates, at.q[i])})"
-    return f"near the start ({told(m.coordinates, at.q[i])})"
+        return f"at the start ({words(m.coordinates, at.q[i])})"
+    return f"near the start ({words(m.coordinates, at.q[i])})"

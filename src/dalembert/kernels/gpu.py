@@ -34,7 +34,7 @@ def compiled_many(loop: Loop, flags: tuple[bool, ...], count: int, wide: int) ->
     begin, step, output = plain.begin, plain.step, plain.output
     rank = [sum(flags[:i]) for i in range(len(flags))]
     rest = dtypes_of(begin.inputs)[len(flags) :]
-    told = (*loop.told, *loop.counted)
+    report = (*loop.report, *loop.counted)
 
     def assembly(text, *arguments):
         (result,) = plgpu.elementwise_inline_asm(
@@ -81,7 +81,7 @@ def compiled_many(loop: Loop, flags: tuple[bool, ...], count: int, wide: int) ->
             well = now[loop.code] == 0
             fine = well & (wide_as(new[loop.code], loop.carry[loop.code]) == 0)
             kept = tuple(
-                b if a is b else jnp.where(well if k in loop.told else fine, wide_as(a, t), b)
+                b if a is b else jnp.where(well if k in loop.report else fine, wide_as(a, t), b)
                 for k, (a, b, t) in enumerate(zip(new, now, loop.carry, strict=True))
             )
             return i + 1, kept
@@ -103,12 +103,12 @@ def compiled_many(loop: Loop, flags: tuple[bool, ...], count: int, wide: int) ->
 
         start = (steps, jnp.ones_like(steps), carry)
         _, _, carry = lax.while_loop(lambda state: state[0] > 0, segment, start)
-        for i, k in enumerate(told):
+        for i, k in enumerate(report):
             ends[i, here] = carry[k].astype(np.float64)
 
     shapes = (
         jax.ShapeDtypeStruct((count, len(loop.distinct), wide), np.float64),
-        jax.ShapeDtypeStruct((len(told), wide), np.float64),
+        jax.ShapeDtypeStruct((len(report), wide), np.float64),
     )
     call = pl.pallas_call(
         kernel, out_shape=shapes, grid=(wide // BLOCK,),

@@ -332,7 +332,7 @@ class Loop:
     """The functions begin, step and output of a time loop, for parameters and starts of given shapes.
 
     `begin(parameters, start) -> carry`; `step(parameters, carry) -> carry`; `output(parameters, carry) -> row`, which
-    also gives the row of the start. `told(carry)` are scalars that even a failing step sets, whereas everything else
+    also gives the row of the start. `report(carry)` are scalars that even a failing step sets, whereas everything else
     stays as it was; the first of them is zero as long as all is well. `counted(carry)` are further scalars that matter
     at the end.
     """
@@ -342,13 +342,13 @@ class Loop:
         begin: Callable,
         step: Callable,
         output: Callable,
-        told: Callable,
+        report: Callable,
         counted: Callable,
         parameters: Any,
         start: Any,
         gpu: bool = False,
     ):
-        self.made = (begin, step, output, told, counted, parameters, start)
+        self.made = (begin, step, output, report, counted, parameters, start)
         options = {"fixed": _entries(parameters), "gpu": gpu}
         self.begin = Scalars(begin, parameters, start, **options)
         self.parameters = dtypes_of(self.begin.inputs)[: _entries(parameters)]
@@ -363,8 +363,8 @@ class Loop:
         self.distinct = [i for i, node in enumerate(same) if same.index(node) == i]
         self.copies = [self.distinct.index(same.index(node)) for node in same]
         """For every entry of a row, its position among the distinct entries."""
-        self.told, self.counted = self.entries(told), self.entries(counted)
-        self.code = self.told[0]
+        self.report, self.counted = self.entries(report), self.entries(counted)
+        self.code = self.report[0]
 
     def for_gpu(self) -> "Loop":
         """The same loop, in operations that Triton has."""
@@ -488,7 +488,7 @@ class Loop:
         last = [
             Value(
                 w.put(
-                    f"phi {w.type(t, False)} [{a.text}, %{head}], [{(b if k in self.told else a).text}, %{end}]"
+                    f"phi {w.type(t, False)} [{a.text}, %{head}], [{(b if k in self.report else a).text}, %{end}]"
                 )
             )
             for k, (a, b, t) in enumerate(zip(now, new, self.carry, strict=True))
@@ -505,7 +505,7 @@ class Loop:
         w.block(mixed)
         chosen = []
         for k, (a, b, t) in enumerate(zip(new, now, self.carry, strict=True)):
-            mask, of = well if k in self.told else fine, w.type(t, True)
+            mask, of = well if k in self.report else fine, w.type(t, True)
             chosen.append(w.put(f"select <{w.lanes} x i1> {mask.text}, {of} {a.text}, {of} {b.text}"))
         w.do(f"br label %{end}")
         w.block(end)
@@ -544,9 +544,9 @@ def lanes_here() -> int:
 
 
 def many(loop: Loop, varied: Sequence[bool]) -> Callable:
-    """run(shared, own, starts, stride, first, last, steps, every, rows, told), where all arrays are float64.
+    """run(shared, own, starts, stride, first, last, steps, every, rows, report), where all arrays are float64.
 
-    Parameter i is shared[i] or, if it varies, row `sum(varied[:i])` of `own`. `own`, `starts` and `told` hold
+    Parameter i is shared[i] or, if it varies, row `sum(varied[:i])` of `own`. `own`, `starts` and `report` hold
     one row per quantity, with `stride` members in it. `rows` holds one such block per saved row, with the distinct
     entries of the row; the start comes first. The members from `first` up to `last` are run; their number must be a
     multiple of `lanes_here()`.
@@ -586,8 +586,8 @@ def many(loop: Loop, varied: Sequence[bool]) -> Callable:
         w.lines[place] += f", [{w.put(text)}, %{w.block_name}]"
     w.do("br label %segment")
     w.block("end")
-    for i, k in enumerate((*loop.told, *loop.counted)):
-        w.store(carry[k], loop.carry[k], "%told", i, "%stride", member)
+    for i, k in enumerate((*loop.report, *loop.counted)):
+        w.store(carry[k], loop.carry[k], "%report", i, "%stride", member)
     following = w.put(f"add i64 {member}, {lanes}")
     w.lines[member_place] += f", [{following}, %end]"
     w.do(f"br i1 {w.put(f'icmp slt i64 {following}, %to')}, label %member, label %out")
@@ -595,7 +595,7 @@ def many(loop: Loop, varied: Sequence[bool]) -> Callable:
     w.do("ret void")
     head = (
         "define void @many(ptr noalias %shared, ptr noalias %own, ptr noalias %starts, i64 %stride, i64 %from, "
-        "i64 %to, i64 %steps, i64 %every, ptr noalias %rows, ptr noalias %told)"
+        "i64 %to, i64 %steps, i64 %every, ptr noalias %rows, ptr noalias %report)"
     )
     pointer, whole = ctypes.c_void_p, ctypes.c_int64
     types = [pointer, pointer, pointer, whole, whole, whole, whole, whole, pointer, pointer]

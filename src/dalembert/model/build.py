@@ -86,8 +86,8 @@ def _class(arguments: Mapping[str, Any], has_parameters: bool) -> type:
     """The class of all systems that give functions of these names, whatever the functions are."""
     hooks = tuple(key for key, value in arguments.items() if callable(value))
     name = arguments["name"]
-    told = repr((hooks, has_parameters, [x for key, x in arguments.items() if key not in hooks]))
-    if told not in _classes:
+    kind = repr((hooks, has_parameters, [x for key, x in arguments.items() if key not in hooks]))
+    if kind not in _classes:
         body: dict[str, Any] = {
             **{key: arguments[key] for key in ("coordinates", "units", "angles")},
             **{key: _method(key, has_parameters) for key in hooks},
@@ -98,8 +98,8 @@ def _class(arguments: Mapping[str, Any], has_parameters: bool) -> type:
         }
         base = RheonomicSystem if arguments["rheonomic"] else System
         made = new_class(name, (base,), exec_body=lambda space: space.update(body))
-        _classes.setdefault(told, made)
-    return _classes[told]
+        _classes.setdefault(kind, made)
+    return _classes[kind]
 
 
 def _method(key: str, has_parameters: bool) -> Callable:

@@ -11,7 +11,7 @@ from jax import Array
 
 from dalembert.groups import Group
 from dalembert.groups.flat import Coordinates
-from dalembert.model.traits import Trait, told_traits
+from dalembert.model.traits import Trait, traits_of
 from dalembert.numerics import (
     Recipe,
     Renamed,
@@ -407,7 +407,7 @@ def lower(system: System | Mechanics) -> Mechanics:
     if isinstance(system, Mechanics):
         return system
     given = frozenset(name for name in FUNCTIONS if system.defines(name))
-    return Mechanics(system, None, told_traits(system, given), given)
+    return Mechanics(system, None, traits_of(system, given), given)
 
 
 def as_arrays(tree: T) -> T:

@@ -12,7 +12,7 @@ class Kind(NamedTuple):
     """What a method that does not support the trait says, after its own name."""
     otherwise: str = ""
     """What the user may do instead of choosing another method."""
-    told: Callable[[Any, frozenset[str]], bool] | None = None
+    applies: Callable[[Any, frozenset[str]], bool] | None = None
     """A function of a system and of the names of the functions that its user gave: whether the system's description
     shows the trait. None if only values around a start show it; `observed` then finds it."""
 
@@ -40,15 +40,15 @@ class Trait(Enum):
     )
     TIMED = Kind(
         "is defined for systems that do not depend on time, but {system} does",
-        told=lambda system, given: system.timed,
+        applies=lambda system, given: system.timed,
     )
     AFFINE = Kind(
         "is defined for constraints A(q) v = 0, but those of {system} are affine, A(q) v = b(q)",
-        told=lambda system, given: "offsets" in given or "drift" in given,
+        applies=lambda system, given: "offsets" in given or "drift" in given,
     )
     FORCED = Kind(
         "is defined without non-conservative forces, but {system} gives {forces}",
-        told=lambda system, given: "forces" in given,
+        applies=lambda system, given: "forces" in given,
     )
     VARYING_MASS = Kind(
         "is defined for a constant mass matrix, but the mass matrix of {system} depends on q",
@@ -66,6 +66,6 @@ class Trait(Enum):
         return self.value.refusal.format(**words), self.value.otherwise.format(**words)
 
 
-def told_traits(system: Any, given: frozenset[str]) -> frozenset[Trait]:
+def traits_of(system: Any, given: frozenset[str]) -> frozenset[Trait]:
     """The traits that a system's description shows."""
-    return frozenset(x for x in Trait if x.value.told is not None and x.value.told(system, given))
+    return frozenset(x for x in Trait if x.value.applies is not None and x.value.applies(system, given))

@@ -113,7 +113,7 @@ def _measured(core: Any, t: np.ndarray, q: Any, v: Any, at_level: bool = True) -
 
 def _trajectory(run: Trajectory, system: Any, method: Any, q: Any, v: Any, v_full: Any) -> Trajectory:
     """The same run with other states, system and method."""
-    told = {name: x for name, x in run.step_data.items() if name != "p_plus"}
+    text = {name: x for name, x in run.step_data.items() if name != "p_plus"}
     return Trajectory(
         run.t,
         q,
@@ -127,7 +127,7 @@ def _trajectory(run: Trajectory, system: Any, method: Any, q: Any, v: Any, v_ful
         method,
         run.h,
         run.save_every,
-        step_data=told,
+        step_data=text,
     )
 
 

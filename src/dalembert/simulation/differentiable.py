@@ -66,13 +66,13 @@ def _march(loop: Loop, x: np.ndarray, steps: int, every: int) -> tuple[np.ndarra
 def forward(run: Run, x: np.ndarray) -> np.ndarray:
     """The results: rows, then code, residual and number of steps."""
     rows, carry = _march(run.loop, x, run.steps, run.every)
-    return np.concatenate([rows.reshape(-1), carry[[*run.loop.told, *run.loop.counted]]])
+    return np.concatenate([rows.reshape(-1), carry[[*run.loop.report, *run.loop.counted]]])
 
 
 @lru_cache(maxsize=64)
 def _tangent_loop(loop: Loop) -> Loop:
     """The loop of (value, derivative along a direction)."""
-    begin, step, output, told, counted, parameters, start = loop.made
+    begin, step, output, report, counted, parameters, start = loop.made
 
     def along(function, p, x):
         return _jvp(function, (p[0], x[0]), (p[1], x[1]))
@@ -81,7 +81,7 @@ def _tangent_loop(loop: Loop) -> Loop:
         begin=lambda p, x: along(begin, p, x),
         step=lambda p, x: along(step, p, x),
         output=lambda p, x: along(output, p, x),
-        told=lambda carry: told(carry[0]),
+        report=lambda carry: report(carry[0]),
         counted=lambda carry: counted(carry[0]),
         parameters=(parameters, parameters),
         start=(start, start),
@@ -112,8 +112,8 @@ def push(run: Run, x: np.ndarray, dx: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=64)
 def _adjoint(loop: Loop) -> tuple[Adjoint, Loop]:
     """The adjoint of the loop, and the loop that saves whole states."""
-    begin, step, _, told, counted, parameters, start = loop.made
-    states = Loop(begin, step, lambda p, carry: carry, told, counted, parameters, start)
+    begin, step, _, report, counted, parameters, start = loop.made
+    states = Loop(begin, step, lambda p, carry: carry, report, counted, parameters, start)
     return Adjoint(loop), states
 
 
@@ -161,7 +161,7 @@ def pull(run: Run, x: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=64)
 def stages_of(loop: Loop) -> tuple[Loop, int]:
     """For a composition, the loop with one stage per step and the number of stages; otherwise the loop itself and 1."""
-    begin, _, output, told, counted, parameters, start = loop.made
+    begin, _, output, report, counted, parameters, start = loop.made
     if not isinstance(parameters[1], Composition):
         return loop, 1
     parts = fractions(parameters[1].order)
@@ -180,7 +180,7 @@ def stages_of(loop: Loop) -> tuple[Loop, int]:
         first,
         stage,
         lambda p, x: output(p, x[0]),
-        lambda x: told(x[0]),
+        lambda x: report(x[0]),
         lambda x: counted(x[0]),
         parameters,
         start,

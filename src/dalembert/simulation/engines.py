@@ -55,7 +55,7 @@ class Native:
     def __init__(self, system: System, method: Method, h: Any):
         self.parameters = pack((system, method, h))
         self.loop, (self._start, self._run) = single(system, method)
-        self.where = [*self.loop.told, *self.loop.counted]
+        self.where = [*self.loop.report, *self.loop.counted]
 
     def begin(self, start: State) -> Chunk:
         """Prepares the loop; returns the chunk with the row of the start."""
@@ -138,7 +138,7 @@ def _make(system: System, method: Method) -> Loop:
         begin=lambda p, start: first_carry(p[0], p[1], start, p[2]),
         step=lambda p, carry: attempt(p[0], p[1], carry, p[2]),
         output=lambda p, carry: output(p[0], p[1], carry, p[2]),
-        told=lambda carry: (carry.code, carry.residual),
+        report=lambda carry: (carry.code, carry.residual),
         counted=lambda carry: (carry.step,),
         parameters=(system, method, h),
         start=start,

@@ -225,14 +225,14 @@ def ensemble(
             one = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
             loop = loop_of(*one[:2])
             runner = _on_gpu if platform == "gpu" else partial(_on_cores, threads or cores())
-            rows, told = runner(loop, leaves, varied, start, steps, int(save_every), len(index), advance)
+            rows, report = runner(loop, leaves, varied, start, steps, int(save_every), len(index), advance)
             rows = [_field(loop, rows, k) for k in range(len(loop.row_shapes))]
             rows = jax.tree.unflatten(loop.row_tree, rows)
         except Unsupported as error:
             if wants_kernel(method):
                 tell(system, method, error, above=3)
-            rows, told = _by_xla(tree, leaves, varied, start, steps, int(save_every), advance)
-    code, residual, done = told
+            rows, report = _by_xla(tree, leaves, varied, start, steps, int(save_every), advance)
+    code, residual, done = report
     end = {"code": code.astype(np.int32), "steps": done.astype(np.int64), "residual": residual}
     rows = rows._asdict()
     t = t if rows["t"] is None else rows["t"]
@@ -308,14 +308,14 @@ def _on_cores(threads, loop, leaves, varied, start, steps, save_every, count, ad
     kernel = _kernel(loop, tuple(flags))
     starts = np.stack([_pad(row, wide) for row in _entries(start)])
     rows = np.empty((count, len(loop.distinct), wide))
-    told = np.zeros((3, wide))
-    told[0] = Status.INTERRUPTED.code
+    report = np.zeros((3, wide))
+    report[0] = Status.INTERRUPTED.code
     block = max(1, min(WORK // max(steps, 1), -(-wide // (4 * threads)))) // lanes * lanes or lanes
     pointers = [x.ctypes.data for x in (shared, own, starts)]
 
     def work(a: int) -> int:
         b = min(a + block, wide)
-        kernel(*pointers, wide, a, b, steps, save_every, rows.ctypes.data, told.ctypes.data)
+        kernel(*pointers, wide, a, b, steps, save_every, rows.ctypes.data, report.ctypes.data)
         return b - a
 
     done = 0
@@ -329,12 +329,12 @@ def _on_cores(threads, loop, leaves, varied, start, steps, save_every, count, ad
             pool.shutdown(cancel_futures=True)
             if not isinstance(error, KeyboardInterrupt):
                 raise
-            missing = told[0] == Status.INTERRUPTED.code
+            missing = report[0] == Status.INTERRUPTED.code
             rows[:, :, missing] = np.nan
             known = start.q.shape[1] + start.v.shape[1]
             for k, i in enumerate(loop.copies[:known]):  # the start itself is known
                 rows[0, i, missing] = starts[k, missing]
-    return rows[:, :, :size], told[:, :size]
+    return rows[:, :, :size], report[:, :size]
 
 
 def _on_gpu(loop, leaves, varied, start, steps, save_every, count, advance):
@@ -342,7 +342,7 @@ def _on_gpu(loop, leaves, varied, start, steps, save_every, count, advance):
 
     size = len(start.q)
     rows = np.empty((count, len(loop.distinct), size))
-    told = np.empty((3, size))
+    report = np.empty((3, size))
     # As many members at a time as fit into a quarter of a GiB of rows; the others wait on the host.
     part = max(BLOCK, 2**28 // (8 * max(1, rows.shape[0] * rows.shape[1])) // BLOCK * BLOCK)
     part = min(part, -(-size // BLOCK) * BLOCK)
@@ -352,9 +352,9 @@ def _on_gpu(loop, leaves, varied, start, steps, save_every, count, advance):
         shared, own, flags = _packed(here, varied, b - a, part)
         starts = np.stack([_pad(row[a:b], part) for row in _entries(start)])
         result = run_many(loop, tuple(flags), shared, own, starts, steps, save_every, count)
-        rows[:, :, a:b], told[:, a:b] = (np.asarray(x)[..., : b - a] for x in result)
+        rows[:, :, a:b], report[:, a:b] = (np.asarray(x)[..., : b - a] for x in result)
         advance(b)
-    return rows, told
+    return rows, report
 
 
 def gpu_call(system, method, q0, v0, *, h, steps: int, save_every: int) -> Callable[[], Any]:
@@ -396,5 +396,5 @@ def _by_xla(tree, leaves, varied, start, steps, save_every, advance) -> tuple[Ro
         here = jax.tree.unflatten(tree, [x[part] if v else x for x, v in zip(leaves, varied, strict=True)])
         parts.append(jax.tree.map(np.asarray, run(here, jax.tree.map(lambda x, part=part: x[part], start))))
         advance(min(a + 4096, size))
-    rows, told = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-    return rows, told
+    rows, report = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+    return rows, report

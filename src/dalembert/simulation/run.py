@@ -220,10 +220,10 @@ def _run(loop, system, method, start, h, t0, steps, save_every, progress) -> Tra
         parts.append(end.last)
     rows = jax.tree.map(lambda *x: np.concatenate(x), *parts)
     t = float(t0) + index * float(h) if rows.t is None else rows.t
-    told = {"code": code, "steps": end.done, "residual": end.residual}
-    told = {name: np.asarray(value) for name, value in told.items()}
+    report = {"code": code, "steps": end.done, "residual": end.residual}
+    report = {name: np.asarray(value) for name, value in report.items()}
     made = {"system": system, "method": method, "h": h, "save_every": save_every}
-    return Trajectory(**{**rows._asdict(), "t": t}, **told, **made, fingerprint=fingerprint(system))
+    return Trajectory(**{**rows._asdict(), "t": t}, **report, **made, fingerprint=fingerprint(system))
 
 
 @contextlib.contextmanager

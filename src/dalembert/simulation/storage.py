@@ -116,16 +116,16 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
         if name in data:
             data[name].attrs["long_name"] = text
     if system is not None:
-        told = {
+        metadata = {
             "system": f"{type(system).__module__}:{type(system).__qualname__}",
             "parameters": json.dumps(_parameters(system)),
             "options": json.dumps(_options(system)),
         }
     else:
-        told = {key: stored[key] for key in ("system", "parameters", "options")}
+        metadata = {key: stored[key] for key in ("system", "parameters", "options")}
     data.attrs = {
         "format": FORMAT,
-        **told,
+        **metadata,
         "method": sol.method.cli_name if sol.method is not None else stored["method"],
         "save_every": sol.save_every,
         "traits": json.dumps(sorted(trait.name for trait in sol.traits)),
@@ -253,12 +253,12 @@ def _foreign(path: Path, suffix: str) -> str:
         return "" if _is_old(found) else "is not a trajectory that this library wrote"
     if (path / MANIFEST).is_file():
         try:
-            told = unsealed(path / MANIFEST)
+            metadata = unsealed(path / MANIFEST)
         except Damaged as error:
             return f"cannot be identified, as {error}"
-        if told["kind"] != KIND:
-            return f"is a {told['kind']}, not a trajectory"
-        known = {MANIFEST, *told["files"]}
+        if metadata["kind"] != KIND:
+            return f"is a {metadata['kind']}, not a trajectory"
+        known = {MANIFEST, *metadata["files"]}
         more = [name for name in contents(path) if name not in known]
     else:
         try:
@@ -272,9 +272,9 @@ def _foreign(path: Path, suffix: str) -> str:
     return f"holds {more[0]!r}, which no trajectory has" if more else ""
 
 
-def _is_old(told: Any) -> bool:
+def _is_old(metadata: Any) -> bool:
     """Whether these are the attributes of a trajectory of version 0.8 or before, which had no digests."""
-    return told.get("format") == 1 and {"system", "parameters", "method", "save_every"} <= set(told)
+    return metadata.get("format") == 1 and {"system", "parameters", "method", "save_every"} <= set(metadata)
 
 
 def _old_attributes(path: Path) -> dict[str, Any]:
@@ -295,8 +295,12 @@ def _zarr_files(data: "xarray.Dataset") -> dict[str, bytes]:
     kept: dict[str, Any] = {}
     data.to_zarr(MemoryStore(kept), mode="w", zarr_format=2, consolidated=True, encoding=codecs)
     files = {name: content.to_bytes() for name, content in kept.items()}
-    told = {"kind": KIND, "format": FORMAT, "files": {name: digest(x) for name, x in sorted(files.items())}}
-    return files | {MANIFEST: sealed(told)}
+    metadata = {
+        "kind": KIND,
+        "format": FORMAT,
+        "files": {name: digest(x) for name, x in sorted(files.items())},
+    }
+    return files | {MANIFEST: sealed(metadata)}
 
 
 def _netcdf(data: "xarray.Dataset") -> bytes:
@@ -351,14 +355,14 @@ def _read(path: Path, suffix: str) -> "xarray.Dataset":
     from zarr.core.buffer import default_buffer_prototype
     from zarr.storage import MemoryStore
 
-    told = unsealed(path / MANIFEST)
-    if told["kind"] != KIND:
-        raise ValueError(f"it is a {told['kind']}")
-    wrong = amiss(path, told["files"])
+    metadata = unsealed(path / MANIFEST)
+    if metadata["kind"] != KIND:
+        raise ValueError(f"it is a {metadata['kind']}")
+    wrong = amiss(path, metadata["files"])
     if wrong:
         raise Damaged(wrong)
     made = default_buffer_prototype().buffer.from_bytes
-    files = {name: made((path / name).read_bytes()) for name in told["files"]}
+    files = {name: made((path / name).read_bytes()) for name in metadata["files"]}
     with xarray.open_zarr(MemoryStore(files), consolidated=True, zarr_format=2) as data:
         data.load()
     return data
@@ -392,18 +396,20 @@ def load(path: Any, system: System | None = None, check: bool = True) -> Traject
     except Exception as error:
         hint = "; dalembert.open_sweep reads sweeps" if "dalembert sweep" in str(error) else ""
         raise ValueError(f"{path} is not a trajectory that can be read: {error}{hint}") from error
-    told = data.attrs
-    if told.get("kind") == "dalembert sweep":  # of version 0.8
+    metadata = data.attrs
+    if metadata.get("kind") == "dalembert sweep":  # of version 0.8
         raise ValueError(f"{path} is a sweep, not a trajectory; dalembert.open_sweep reads it")
-    if told.get("format") not in (1, FORMAT):
-        raise ValueError(f"{path} is not a trajectory of this version: its format is {told.get('format')!r}")
+    if metadata.get("format") not in (1, FORMAT):
+        raise ValueError(
+            f"{path} is not a trajectory of this version: its format is {metadata.get('format')!r}"
+        )
     try:
         trajectory = _trajectory(data, system)
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path} is not a trajectory that can be read: {type(error).__name__}: {error}"
         ) from error
-    if told["format"] == 1:
+    if metadata["format"] == 1:
         warnings.warn(
             f"{path} was written by version 0.8 or before, without digests: its integrity cannot be checked. Save "
             "it again to add digests",
@@ -442,7 +448,7 @@ def _difference(sol: Trajectory, system: System, check: bool) -> str:
         ("option", json.loads(stored["options"]), _options(system)),
     ):
         for name in [*before, *(key for key in now if key not in before)]:
-            one, other = (told.get(name, "nothing") for told in (before, now))
+            one, other = (metadata.get(name, "nothing") for metadata in (before, now))
             # NaN equals itself here, and a 32-bit number equals the 64-bit number with the same decimals.
             if repr(one) != repr(other) and not _alike(one, other):
                 return f"the {what} {name} is {_brief(one)} in the file, but {_brief(other)} in the system; {remedy}"
@@ -511,18 +517,18 @@ def _traits(data: "xarray.Dataset") -> list[str]:
 
 
 def _trajectory(data: "xarray.Dataset", system: System | None) -> Trajectory:
-    told = data.attrs
+    metadata = data.attrs
     try:
-        method = method_from_text(told["method"])
+        method = method_from_text(metadata["method"])
     except ValueError:
         method = None
     stored = {
         "coordinates": data.coordinate.values.tolist(),
         "velocities": data[data.v.dims[-1]].values.tolist(),
-        "group": told.get("group"),
+        "group": metadata.get("group"),
         "traits": _traits(data),
         "units": data.unit.values.tolist() if "unit" in data.coords else [],
-        **{key: told[key] for key in ("system", "parameters", "options", "method", "versions")},
+        **{key: metadata[key] for key in ("system", "parameters", "options", "method", "versions")},
         **{
             key: data[key].values
             for key in ("energy", "energy_full", "constraint_residual", "moving_energy", "t_multipliers")
@@ -535,12 +541,12 @@ def _trajectory(data: "xarray.Dataset", system: System | None) -> Trajectory:
         end["h"] = data["step"].values
     else:
         end = {
-            "code": np.asarray(Status[told["status"]].code),
-            "steps": np.asarray(int(told["steps"])),
-            "residual": np.asarray(float(told["residual"])),
-            "h": np.asarray(float(told["step"])),
+            "code": np.asarray(Status[metadata["status"]].code),
+            "steps": np.asarray(int(metadata["steps"])),
+            "residual": np.asarray(float(metadata["residual"])),
+            "h": np.asarray(float(metadata["step"])),
         }
-    varied = tuple(json.loads(told["varied"])) if told.get("varied", "null") != "null" else None
+    varied = tuple(json.loads(metadata["varied"])) if metadata.get("varied", "null") != "null" else None
     return Trajectory(
         t=data.t.values if "t" in data else data.time.values,
         **{name: data[name].values for name in ARRAYS},
@@ -550,7 +556,7 @@ def _trajectory(data: "xarray.Dataset", system: System | None) -> Trajectory:
         varied=varied,
         system=system,
         method=method,
-        save_every=int(told["save_every"]),
+        save_every=int(metadata["save_every"]),
         stored=stored,
         step_data={
             str(name).removeprefix(prefix): x.values

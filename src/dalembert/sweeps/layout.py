@@ -148,8 +148,8 @@ def _files(path: Path) -> int | None:
     """The number of further files that the file system can hold; None if it does not say."""
     if not hasattr(os, "statvfs"):  # Windows
         return None
-    told = os.statvfs(_there(path))
-    return told.f_favail if told.f_files else None
+    disk = os.statvfs(_there(path))
+    return disk.f_favail if disk.f_files else None
 
 
 def _there(path: Path) -> Path:

@@ -81,7 +81,7 @@ class Reader:
                 raise self.complaint(self.known.places[key], "is swept twice; keep one")
         self.known.all_taken(swept)
         length = self._length(axes, swept)
-        told = {
+        entries = {
             "system": self.system_name,
             "instance": self._instance(),
             "parameters": self._parameters(swept),
@@ -100,10 +100,10 @@ class Reader:
             "units": self.units,
             "sources": {name: digest for name, digest in sorted(self.sources.items()) if digest},
         }
-        if ("section" in told["reduce"]) != (told["section"] is not None):
-            which = "section" if told["section"] is None else "reduce"
+        if ("section" in entries["reduce"]) != (entries["section"] is not None):
+            which = "section" if entries["section"] is None else "reduce"
             raise self.complaint(which, 'a section needs both [section] and "section" in reduce')
-        return Spec(told, self.objects)
+        return Spec(entries, self.objects)
 
     def _axes(self) -> list[Axis]:
         """The dimensions."""
@@ -133,8 +133,8 @@ class Reader:
         columns = {key: self._values("list", key, given, True) for key, given in self._flat("list").items()}
         sizes = {key: len(values) for key, values in columns.items()}
         if len(set(sizes.values())) > 1:
-            told = ", ".join(f"{key} {n}" for key, n in sizes.items())
-            raise self.complaint("list", f"columns must be of one length, one entry per case; got {told}")
+            counts = ", ".join(f"{key} {n}" for key, n in sizes.items())
+            raise self.complaint("list", f"columns must be of one length, one entry per case; got {counts}")
         return [Axis("case", next(iter(sizes.values())), columns)] if columns else []
 
     def _values(self, table: str, key: str, given: Any, again: bool = False) -> Any:
@@ -343,7 +343,7 @@ class Reader:
             raise self.complaint("save_every", "goes with steps; with time give rows, how many are kept")
         if rows is not None and steps is not None:
             raise self.complaint("rows", "goes with time; with steps give save_every")
-        told = {"h": h, "steps": steps, "save_every": every, "time": time, "rows": rows}
+        entries = {"h": h, "steps": steps, "save_every": every, "time": time, "rows": rows}
         smallest = [x for axis in axes for x in axis.columns.get(STEP, ())] + [
             ends[0] for axis in axes for ends in axis.draws.get(STEP, {}).values()
         ]
@@ -355,7 +355,7 @@ class Reader:
                     f"a run would have {count:.3g} steps, and no more than {MOST:.3g} can be counted; "
                     "make it shorter",
                 )
-        return told
+        return entries
 
     def _reduce(self) -> list[str]:
         given = self.given.reduce

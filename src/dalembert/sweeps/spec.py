@@ -139,13 +139,13 @@ ROWS = 500
 class Spec:
     """What is swept, how each trajectory is run, and what is kept of it."""
 
-    told: dict[str, Any]
+    entries: dict[str, Any]
     """Everything, as values that JSON can hold; `reading.read` makes it from what the user wrote."""
     objects: dict[str, Any] = field(default_factory=dict)
     """Classes and functions by name that cannot be imported where the work is done."""
 
     def __getitem__(self, key: str) -> Any:
-        return self.told[key]
+        return self.entries[key]
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
@@ -171,7 +171,7 @@ class Spec:
     @cached_property
     def text(self) -> str:
         """The spec as JSON, the same for the same spec."""
-        return json.dumps(self.told, sort_keys=True)
+        return json.dumps(self.entries, sort_keys=True)
 
     def thing(self, name: str) -> Any:
         """The class or function of this name; a system made from functions is made anew, once."""

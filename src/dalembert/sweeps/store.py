@@ -60,12 +60,12 @@ class Store:
         """Whether the store has checksums; one of version 0.8 has none."""
         try:
             self.group = zarr.open_group(self.path, mode="r+", zarr_format=3, use_consolidated=True)
-            told: dict[str, Any] = dict(self.group.attrs)
-            self.spec = Spec(json.loads(told["spec"]), objects or {})
-            self.layout = Layout(self.spec.shape, tuple(told["blocks"]))
+            metadata: dict[str, Any] = dict(self.group.attrs)
+            self.spec = Spec(json.loads(metadata["spec"]), objects or {})
+            self.layout = Layout(self.spec.shape, tuple(metadata["blocks"]))
         except Exception as error:  # zarr raises many kinds for damaged metadata of version 0.8
             raise ValueError(f"{path} is not the store of a sweep ({error})") from None
-        self.told = told
+        self.metadata = metadata
         self._arrays: dict[str, Any] = {}
         self._named: set[Path] = set()
         """The folders whose names have been synced to the disk."""
@@ -237,10 +237,12 @@ def is_sweep(path: Path) -> bool:
 def _is_old(path: Path) -> bool:
     """Whether `path` holds a complete store of version 0.8 or before."""
     try:
-        told = json.loads((path / INDEX).read_text())
-        attributes = told["attributes"]
+        metadata = json.loads((path / INDEX).read_text())
+        attributes = metadata["attributes"]
         return (
-            attributes["kind"] == KIND and attributes["format"] == 1 and bool(told["consolidated_metadata"])
+            attributes["kind"] == KIND
+            and attributes["format"] == 1
+            and bool(metadata["consolidated_metadata"])
         )
     except (OSError, ValueError, KeyError, TypeError):
         return False
@@ -258,10 +260,10 @@ def known(path: Path) -> bool:
             return False
         raise ValueError(f"{path} is not the store of a sweep: {MANIFEST} is missing in it")
     try:
-        told = unsealed(path / MANIFEST)
-        if told["kind"] != KIND:
-            raise ValueError(f"{path} is not the store of a sweep: it is a {told['kind']}")
-        wrong = amiss(path, told["files"])
+        metadata = unsealed(path / MANIFEST)
+        if metadata["kind"] != KIND:
+            raise ValueError(f"{path} is not the store of a sweep: it is a {metadata['kind']}")
+        wrong = amiss(path, metadata["files"])
         if wrong:
             raise Damaged(wrong)
     except Damaged as error:
@@ -373,9 +375,9 @@ def create(path: Path, spec: Spec, preview: Preview, layout: Layout) -> Store:
         zarr.consolidate_metadata(path, zarr_format=3)
     sync_tree(path)
     files = [name for name in contents(path) if name not in (LOCK, MAKING)]
-    told = {name: digest((path / name).read_bytes()) for name in files}
+    metadata = {name: digest((path / name).read_bytes()) for name in files}
     with beside(path) as new:
-        put(new, sealed({"kind": KIND, "format": FORMAT, "files": told}))
+        put(new, sealed({"kind": KIND, "format": FORMAT, "files": metadata}))
         os.replace(new, path / MANIFEST)
     sync([path, path.parent])
     remove(path / MAKING)
@@ -421,11 +423,11 @@ def _coordinate(group: Any, spec: Spec, axis: Any, key: str) -> None:
 def difference(spec: Spec, store: Store) -> str:
     """What differs between this spec and version and those that made the store; empty if nothing does."""
     lines = []
-    before, now = _flat(store.spec.told), _flat(spec.told)
+    before, now = _flat(store.spec.entries), _flat(spec.entries)
     if now.get("block", "null") == "null" or math.prod(store.layout.chunks) == spec["block"]:
         before.pop("block", None)
         now.pop("block", None)
-    made = json.loads(store.told["versions"])
+    made = json.loads(store.metadata["versions"])
     before |= {f"version of {key}": x for key, x in made.items()}
     now |= {f"version of {key}": x for key, x in versions().items()}
     for key in sorted({*before, *now}):
@@ -436,10 +438,10 @@ def difference(spec: Spec, store: Store) -> str:
     return "\n".join(lines)
 
 
-def _flat(told: dict[str, Any]) -> dict[str, str]:
+def _flat(metadata: dict[str, Any]) -> dict[str, str]:
     """One text per entry of a spec, and one per dimension for its values."""
     flat = {}
-    for key, value in told.items():
+    for key, value in metadata.items():
         if key == "axes":
             for name, size, columns, draws in value:
                 flat |= {f"{name}, length": str(size)}

@@ -34,7 +34,7 @@ class Standing(NamedTuple):
 
     path: Path
     """The store."""
-    told: dict[str, Any]
+    metadata: dict[str, Any]
     """The attributes of the store: the spec, the versions, and the time when it was made."""
     shape: dict[str, int]
     """The length of each dimension."""
@@ -70,7 +70,7 @@ def standing(path: Any) -> Standing:
     done[list(damaged)] = False
     shape = {axis.name: axis.size for axis in store.spec.axes}
     return Standing(
-        path, store.told, shape, len(done), int(done.sum()), int(np.sum(np.maximum(attempts.astype(int) - 1, 0))),
+        path, store.metadata, shape, len(done), int(done.sum()), int(np.sum(np.maximum(attempts.astype(int) - 1, 0))),
         math.prod(store.layout.shape), expected(store.layout, done), damaged, store.troubles(),
         is_locked(path / LOCK),
     )  # fmt: skip
@@ -98,7 +98,7 @@ def sweep(
             if opened is None or not np.all(opened.done()):
                 with engine(scheduler, workers) as work:
                     if opened is None:
-                        found = _lost(path, lambda: work.preview(checked.told, checked.objects))
+                        found = _lost(path, lambda: work.preview(checked.entries, checked.objects))
                         layout = layout_of(checked, found.alone, found.row_bytes, found.gpu)
                         check_store(checked, path, found.variables, layout, found.row_bytes)
                         opened = create(path, checked, found, layout)
@@ -173,17 +173,17 @@ def _finish(work: Any, store: Store, progress: Any) -> None:
     label = f"sweep of {store.spec['system'].rpartition(':')[2]}"
     with progress_bar(progress, total, label, "trajectories", count) as advance:
 
-        def heard(told: Done) -> None:
+        def heard(done: Done) -> None:
             nonlocal count
-            if told.trouble:
-                failed[told.block] = told.trouble
-                if told.disk:
-                    raise SweepError(f"{_so_far(store)}: writing failed, {told.trouble}. {_GO_ON}")
-                store.remember(told.block, told.trouble)
+            if done.trouble:
+                failed[done.block] = done.trouble
+                if done.disk:
+                    raise SweepError(f"{_so_far(store)}: writing failed, {done.trouble}. {_GO_ON}")
+                store.remember(done.block, done.trouble)
                 if len(failed) >= MOST:
                     raise SweepError(f"{_so_far(store)}: given up after {_failures(failed)}. {_GO_ON}")
                 return
-            count += store.layout.size(told.block)
+            count += store.layout.size(done.block)
             advance(count)
 
         missing = (int(i) for i in np.flatnonzero(~done))
@@ -229,8 +229,8 @@ def _ends_gently() -> Iterator[None]:
 def summary(path: Any) -> dict[str, str]:
     """A short description of a store, by heading."""
     found = standing(path)
-    spec = json.loads(found.told["spec"])
-    made = ", ".join(f"{name} {x}" for name, x in json.loads(found.told["versions"]).items())
+    spec = json.loads(found.metadata["spec"])
+    made = ", ".join(f"{name} {x}" for name, x in json.loads(found.metadata["versions"]).items())
     return {
         "system": spec["system"],
         "dimensions": ", ".join(f"{name} {size:,}" for name, size in found.shape.items()),
@@ -243,5 +243,5 @@ def summary(path: Any) -> dict[str, str]:
         else "running"
         if found.running
         else "not running; --resume goes on",
-        "made": f"{found.told['created']} by {made}",
+        "made": f"{found.metadata['created']} by {made}",
     }

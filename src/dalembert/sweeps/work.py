@@ -27,10 +27,10 @@ class Preview(NamedTuple):
     gpu: bool
 
 
-def preview(told: dict[str, Any], objects: dict[str, Any]) -> Preview:
+def preview(entries: dict[str, Any], objects: dict[str, Any]) -> Preview:
     """Builds and checks the first trajectory of every kind, and runs a few to learn what the reductions return."""
     try:
-        return _preview(Spec(told, objects))
+        return _preview(Spec(entries, objects))
     except ValueError:
         raise
     except Exception as error:  # in one of the user's functions
@@ -144,8 +144,8 @@ def compute(store: str, objects: dict[str, Any], block: int) -> Done:
     try:
         values = block_values(opened.spec, opened.layout, block)
     except Exception as error:
-        told = "".join(traceback.format_exception(error, limit=-3))
-        return Done(block, told)
+        entries = "".join(traceback.format_exception(error, limit=-3))
+        return Done(block, entries)
     try:
         opened.write(block, values)
     except OSError as error:

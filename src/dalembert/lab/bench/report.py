@@ -232,10 +232,10 @@ COLOURS = {"heyoka": "black", "diffrax": "0.45", "scipy": "0.7"}
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Section]]:
     """The file's header and its sections."""
-    told = json.loads(path.read_text())
-    if told.get("format") != 1:
+    metadata = json.loads(path.read_text())
+    if metadata.get("format") != 1:
         raise ValueError(f"{path} was not written by dalembert bench --json")
-    return told, {name: Section.from_json(x) for name, x in told["sections"].items()}
+    return metadata, {name: Section.from_json(x) for name, x in metadata["sections"].items()}
 
 
 def figure(tables: list[Table], path: Path) -> None:
@@ -272,14 +272,14 @@ def figure(tables: list[Table], path: Path) -> None:
     plt.close(fig)
 
 
-def _machine(told: dict[str, Any]) -> str:
-    machine = told["machine"]
+def _machine(metadata: dict[str, Any]) -> str:
+    machine = metadata["machine"]
     versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items() if v)
     missing = [name for name, v in machine["versions"].items() if not v]
     lines = [
         f"Machine: {machine['cpu']} ({machine['architecture']}), {machine['cores']} cores, {machine['system']}; "
         f"{machine['gcc'] or 'no gcc'}; Python {machine['python']}; {versions}. Measured on {machine['date']}, the "
-        f"whole run in {told['seconds']:.0f} s."
+        f"whole run in {metadata['seconds']:.0f} s."
     ]
     load = machine.get("load_before")
     if load is not None and load > BUSY:
@@ -288,7 +288,7 @@ def _machine(told: dict[str, Any]) -> str:
         )
     if missing:
         lines.append(f"Not installed there: {', '.join(missing)}.")
-    if told["settings"]["quick"]:
+    if metadata["settings"]["quick"]:
         lines.append("**This was a quick run, to see that everything works: the numbers are rough.**")
     return " ".join(lines)
 
@@ -308,14 +308,14 @@ def _section(section: Section, image: str | None) -> str:
     return "\n\n".join(parts)
 
 
-def page(told: dict[str, Any], sections: dict[str, Section], image: str | None) -> str:
+def page(metadata: dict[str, Any], sections: dict[str, Section], image: str | None) -> str:
     """The whole page."""
-    kept = told["settings"]["repeats"]
+    kept = metadata["settings"]["repeats"]
     parts = [
         "# Benchmarks",
         "Written by `python -m dalembert.lab.bench.report` from one run of `dalembert bench`; "
         "`make benchmarks` does both.",
-        _machine(told),
+        _machine(metadata),
         "The numbers to read here are ratios. Both sides of each ratio were measured in the same run, in turns (ours, "
         f"theirs, ours, theirs, ...), and are medians of {kept} repeats unless stated otherwise. Seconds depend on the "
         "machine; ratios do too, but less. *Spread* is the largest minus the least time, relative to the median: "
@@ -333,7 +333,7 @@ def page(told: dict[str, Any], sections: dict[str, Section], image: str | None) 
 
 def write(results: Path, out: Path) -> list[Path]:
     """Writes the page, and the figure next to it if there is something to draw."""
-    told, sections = read(results)
+    metadata, sections = read(results)
     image, written = None, [out]
     peers = sections.get("peers")
     drawn = [t for t in peers.tables if any(key == "error" for key, *_ in t.columns)] if peers else []
@@ -341,7 +341,7 @@ def write(results: Path, out: Path) -> list[Path]:
         image = out.with_suffix(".png")
         figure(drawn, image)
         written.append(image)
-    out.write_text(page(told, sections, image.name if image else None))
+    out.write_text(page(metadata, sections, image.name if image else None))
     return written
 
 

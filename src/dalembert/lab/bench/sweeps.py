@@ -36,8 +36,8 @@ from dalembert.results import sweep
 from dalembert.sweeps.scheduling import local_cluster
 
 def most():  # not ru_maxrss, which a program inherits from the one that starts it
-    with open("/proc/self/status") as told:
-        return next(int(line.split()[1]) / 1024 for line in told if line.startswith("VmHWM"))
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
 
 count = int(sys.argv[1])
 spec = {"system": "PendulumCVT", "method": "leapfrog", "start": "rotating", "steps": 100, "block": 4096}
@@ -71,7 +71,7 @@ def engine_cost(settings: Settings) -> Section:
     )
     spec = spec_of(block, blocks, steps)
     checked = read(spec, system_kind)
-    found = preview(checked.told, checked.objects)
+    found = preview(checked.entries, checked.objects)
     layout = layout_of(checked, found.alone, found.row_bytes, found.gpu)
 
     def plain() -> None:
@@ -118,7 +118,7 @@ def engine_cost(settings: Settings) -> Section:
 def _members(steps: int) -> int:
     """The number of trajectories that take about a second."""
     few = read(spec_of(256, 1, steps), system_kind)
-    found = preview(few.told, few.objects)
+    found = preview(few.entries, few.objects)
     layout = layout_of(few, found.alone, found.row_bytes, found.gpu)
     block_values(few, layout, 0)
     seconds = min(timed(lambda: block_values(few, layout, 0)) for _ in range(3))

@@ -147,9 +147,9 @@ class Section:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, told: dict[str, Any]) -> "Section":
+    def from_json(cls, words: dict[str, Any]) -> "Section":
         """The reverse of `to_json`."""
-        rest: Any = {**told, "tables": [Table(**t) for t in told["tables"]]}
+        rest: Any = {**words, "tables": [Table(**t) for t in words["tables"]]}
         return cls(**rest)
 
 

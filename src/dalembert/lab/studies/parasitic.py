@@ -93,9 +93,9 @@ def _change(energy: np.ndarray) -> float:
     return float(np.ptp(energy) / energy[0])
 
 
-def warned(told: list[warnings.WarningMessage]) -> str:
+def warned(caught: list[warnings.WarningMessage]) -> str:
     """The library's warning about the parasitic mode, if there was one."""
-    return next((str(x.message) for x in told if "parasitic" in str(x.message)), "")
+    return next((str(x.message) for x in caught if "parasitic" in str(x.message)), "")
 
 
 def measure(lab: Lab) -> Measured:
@@ -112,7 +112,7 @@ def measure(lab: Lab) -> Measured:
                 continue
             lab.step(f"sleigh, {coordinates} coordinates, by {method.cli_name}")
             # The library warns of the mode, which is the subject of this study.
-            with warnings.catch_warnings(record=True) as told:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 run = simulate(sleigh, method, q0, v0, h=STEP, steps=STEPS)
             q = np.asarray(run.q)
@@ -126,7 +126,7 @@ def measure(lab: Lab) -> Measured:
                 np.asarray(run.energy()),
                 middle,
                 np.linalg.norm(q - exact, axis=1),
-                warned(told),
+                warned(caught),
             )
             if (coordinates, name) == ("contact", "GNI"):
                 made = {"exact": exact, "growth": growth(run, exact, velocity)}

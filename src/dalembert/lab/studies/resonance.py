@@ -92,15 +92,15 @@ def resonances(angle: float) -> tuple[list[float], list[float]]:
 
 def windows(data: Measured) -> list[tuple[str, list[float], list[float]]]:
     """The largest error of each method near the resonances around 14, 20 and 26, and the median beside each."""
-    told = []
+    peaks = []
     for centre in (14.0, 20.0, 26.0):
         tops, levels = [], []
         for sweep in data.sweeps.values():
             away = np.abs(sweep.ratio - centre)
             tops.append(float(np.max(sweep.worst[away < 0.25])))
             levels.append(float(np.median(sweep.worst[(away > 0.3) & (away < 0.6)])))
-        told.append((f"T/h near {centre:g}", tops, levels))
-    return told
+        peaks.append((f"T/h near {centre:g}", tops, levels))
+    return peaks
 
 
 def present(lab: Lab, data: Measured) -> Result:
@@ -121,7 +121,7 @@ def present(lab: Lab, data: Measured) -> Result:
     ax.set(xlim=RANGE, xlabel="T/h, steps in one driver period", ylabel="worst |E - E(0)| in the run")
     ax.set_xticks(range(10, 31, 2))
     legend_below(figure, ax, 5, [*SWEPT.values(), "T/h = 2n", r"T/h = 2n $\pm$ angle/$\pi$"])
-    told = windows(data)
+    peaks = windows(data)
     frame = float(np.max(data.sweeps["frame"].worst))
     said = (
         "Not in the paper, whose experiments have T/h = 26.26, away from any resonance. Leap-frog and "
@@ -133,7 +133,7 @@ def present(lab: Lab, data: Measured) -> Result:
     found = (
         "There the passenger energy exchanges a large part with the normal component, although the "
         f"method's own energy stays constant. Near T/h = 14 leap-frog is off by "
-        f"{number(told[0][1][0])} and the discrete gradient by {number(told[0][1][1])}, of an energy of "
+        f"{number(peaks[0][1][0])} and the discrete gradient by {number(peaks[0][1][1])}, of an energy of "
         "one. The windows narrow quickly as h gets smaller.",
         f"Frame has no such component, and no resonance: its worst error at any step size is {number(frame)}, "
         "which is rounding.",
@@ -150,7 +150,7 @@ def present(lab: Lab, data: Measured) -> Result:
     )
     rows = tuple(
         plain_row(label, [number(x) for pair in zip(tops, levels, strict=True) for x in pair])
-        for label, tops, levels in told
+        for label, tops, levels in peaks
     )
     counts = ", ".join(f"{name} {len(s.ratio):,}" for name, s in data.sweeps.items())
     caption = (

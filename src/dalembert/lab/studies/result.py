@@ -65,16 +65,16 @@ def to_plain(result: Result) -> dict[str, Any]:
     return result._replace(pictures=tuple(pictures), data=None)._asdict()
 
 
-def from_plain(told: dict[str, Any]) -> Result:
+def from_plain(content: dict[str, Any]) -> Result:
     """The result from the output of `to_plain`."""
     tables = []
-    for caption, columns, rows, groups in told["tables"]:
+    for caption, columns, rows, groups in content["tables"]:
         cells = tuple(tuple(Cell(text, tone, tuple(notes)) for text, tone, notes in row) for row in rows)
         tables.append(Table(caption, tuple(columns), cells, tuple((name, span) for name, span in groups)))
-    pictures = tuple(Picture(*picture) for picture in told["pictures"])
-    said, found = tuple(told["said"]), tuple(told["found"])
-    rest = (None, told["ours"], told["source"])
-    return Result(told["name"], told["title"], said, found, pictures, tuple(tables), *rest)
+    pictures = tuple(Picture(*picture) for picture in content["pictures"])
+    said, found = tuple(content["said"]), tuple(content["found"])
+    rest = (None, content["ours"], content["source"])
+    return Result(content["name"], content["title"], said, found, pictures, tuple(tables), *rest)
 
 
 def number(x: float, digits: int = 1) -> str:

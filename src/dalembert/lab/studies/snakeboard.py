@@ -115,7 +115,7 @@ def measure(lab: Lab) -> Measured:
         lab.step(f"snakeboard, phi {convention}")
         system = Snakeboard(convention=convention)
         # The library warns of the parasitic mode, which is examined here.
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             run = simulate(system, GNI(), *start(convention), h=STEP, steps=STEPS)
         frame = simulate(system, FrameGradient(), *start(convention), h=STEP, steps=STEPS)
@@ -125,7 +125,7 @@ def measure(lab: Lab) -> Measured:
             np.asarray(parasitic_amplitude(run)),
             np.asarray(frame.q),
             over_rows(_contraction)(lower(as_arrays(system)), frame.q, frame.v),
-            warned(told),
+            warned(caught),
         )
     q, ours = boards["relative"].q, over_rows(Snakeboard.constraints)
     forms = (printed_forms(q, 1.0), ours(as_arrays(Snakeboard()), q))

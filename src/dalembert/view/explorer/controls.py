@@ -111,7 +111,7 @@ class Controls:
         try:
             do()
         except Exception as error:
-            self._complain(told(error))
+            self._complain(sentence_of(error))
 
     def _touched(self) -> None:
         if not self.filling:
@@ -152,6 +152,6 @@ class Controls:
         self.v0.value = text_of(nearest_velocity(system.at(0.0), q0, v0))
 
 
-def told(error: Exception) -> str:
+def sentence_of(error: Exception) -> str:
     """An error as a sentence: the message of a ValueError, and any other error with the name of its class."""
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"

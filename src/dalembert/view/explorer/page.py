@@ -11,7 +11,7 @@ import numpy as np
 from dalembert.view.animation import page as player_page
 from dalembert.view.curves import Panel
 from dalembert.view.explorer.answers import Answer, Said, answer, second_thoughts
-from dalembert.view.explorer.controls import Controls, told
+from dalembert.view.explorer.controls import Controls, sentence_of
 from dalembert.view.explorer.request import Request, script
 from dalembert.view.explorer.stage import Stage, room
 
@@ -181,7 +181,7 @@ class Page:
             try:
                 self._show(answer(request, self.kinds))
             except Exception as error:  # the page must survive whatever a user's system raises
-                self._complain(told(error))
+                self._complain(sentence_of(error))
 
     def _show(self, found: Answer) -> None:
         self.status.content = message(found.problems)
@@ -265,7 +265,7 @@ class Page:
             try:
                 self._tick(passed)
             except Exception as error:
-                self._complain(told(error))
+                self._complain(sentence_of(error))
                 if self.playing:
                     self._toggle()
 
@@ -294,7 +294,7 @@ class Page:
         try:
             text = html.escape(script(self.answer.request, self.kinds), quote=True)
         except (ValueError, TypeError) as error:
-            self._complain(told(error))
+            self._complain(sentence_of(error))
             return
         with event.client.gui.add_modal("The same in Python") as modal:
             event.client.gui.add_html(

@@ -100,8 +100,8 @@ def _short(value: Any) -> str:
     """What a user typed, shortened to fit into a sentence."""
     if isinstance(value, int) and abs(value) > 10**30:
         return "a number that is too large"
-    told = repr(value)
-    return told if len(told) <= 60 else f"{told[:57]}..."
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def text_of(values: Any) -> str:
@@ -264,10 +264,10 @@ def start_of(system: Any, name: str | None) -> tuple[Any, Any]:
 
 def _second(system: Any, q0: Any, v0: Any) -> str:
     """The simplest method other than frame that fits the system."""
-    told = check_start(system, q0, v0, survey)
+    sampled = check_start(system, q0, v0, survey)
     for spelling in ("leapfrog", "gni"):
         with contextlib.suppress(ValueError):
-            method_from_text(spelling).check(observed(lower(system), told))
+            method_from_text(spelling).check(observed(lower(system), sampled))
             return spelling
     return "reference"
 
