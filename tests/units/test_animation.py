@@ -88,7 +88,9 @@ def test_a_typical_file_and_one_of_a_million_steps_are_small(sol, shown):
     rows = 1_000_001
     t = 0.1 * np.arange(rows)
     q = np.stack([np.sin(t), np.cos(t), 0.5 * t, t], axis=1)
-    long = da.Trajectory(t, q, 0 * q, 0 * q, None, 0, rows - 1, 0.0, sol.system, sol.method, 0.1, 1)
+    long = da.Trajectory(
+        t, q, 0 * q, 0 * q, None, *map(np.asarray, (0, rows - 1, 0.0)), sol.system, sol.method, 0.1, 1
+    )
     made = long.animate()
     assert len(made.film.times) <= 600
     assert len(made.html.encode()) < 1_000_000
@@ -146,7 +148,18 @@ def test_parts_do_not_spin_between_frames():
 def test_a_state_that_is_not_a_number_is_left_out(sol):
     q = np.array(sol.q[:40])
     q[20:] = np.nan
-    parts = (sol.t[:40], q, sol.v[:40], sol.v_full[:40], None, 0, 39, 0.0, sol.system, sol.method, 0.1, 1)
+    parts = (
+        sol.t[:40],
+        q,
+        sol.v[:40],
+        sol.v_full[:40],
+        None,
+        *map(np.asarray, (0, 39, 0.0)),
+        sol.system,
+        sol.method,
+        0.1,
+        1,
+    )
     data = told(page(film(da.Trajectory(*parts))))
     wheel = next(part for part in data["copies"][0]["parts"] if part["kind"] == "wheel")
     at = unpacked(wheel["at"], 40)

@@ -22,7 +22,7 @@ from dalembert.discrete import (
     Trapezoidal,
 )
 from dalembert.methods.cli_names import method_from_text, remedies
-from dalembert.model import check_start
+from dalembert.model import check_start, lower, observed
 
 PARTICLE, SUSLOV = da.zoo.NonholonomicParticle(), da.zoo.Suslov()
 ONE = np.eye(3).reshape(9)
@@ -206,11 +206,11 @@ KINDS = [
 @pytest.mark.parametrize("system", KINDS, ids=lambda x: type(x).__name__)
 def test_a_remedy_takes_the_system(system):
     """Every method that a refusal names is made from its words, and asked about the same system."""
-    survey = check_start(system, *system.start())
+    m = observed(lower(system), check_start(system, *system.start()))
 
     def said(method):
         try:
-            method.check(system, survey)
+            method.check(m)
         except ValueError as error:
             return str(error)
         return None
@@ -218,14 +218,14 @@ def test_a_remedy_takes_the_system(system):
     told = {method: said(method) for method in METHODS.values()}
     refusals = [x for x in told.values() if x is not None]
     assert refusals
-    assert all((x is None) == method.takes(system, survey) for method, x in told.items())
+    assert all((x is None) == method.takes(m) for method, x in told.items())
     for words in refusals:
         found = re.findall(r"\w+\((?:Retraction\(\"exp\"\))?\)", words.partition(" Use ")[2])
         # What is not a method's name is a word about coordinates.
         found = [x for x in found if x.partition("(")[0] not in (type(system).__name__, "Chart")]
         assert found, words
         for name in found:
-            remedies()[name].check(system, survey)
+            remedies()[name].check(m)
 
 
 SOMETHING = object()

@@ -15,7 +15,7 @@ from interrupting import interrupted
 
 import dalembert as da
 from dalembert.methods import State
-from dalembert.model import survey
+from dalembert.model import sample
 from dalembert.simulation import engines, loop, run
 
 CVT = da.zoo.PendulumCVT(eps=0.5)
@@ -160,7 +160,7 @@ def counting(counter):
 def test_new_numbers_do_not_recompile(method):
     counter = deque()  # a list is read by content, and a change of it would compile anew
     kind = counting(counter)
-    survey.forget()  # so that it does not release what other tests compiled in the middle of this one
+    sample.forget()  # so that it does not release what other tests compiled in the middle of this one
     q0, v0 = [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]
     da.simulate(kind(), method, q0, v0, h=0.1, steps=20).energy()
     da.simulate(kind(), method, q0, v0, h=0.1, steps=9000).energy()  # a second chunk

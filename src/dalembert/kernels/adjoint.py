@@ -26,16 +26,16 @@ def _floats(tree: Tree) -> tuple[list, Callable[[list], Tree]]:
     return [x for x, r in zip(leaves, real, strict=True) if r], back
 
 
-def _pullback(function: Callable) -> Callable:
+def _vjp(function: Callable) -> Callable:
     """The function from (parameters, x, cotangents) to the cotangents of parameters and x, for float leaves only."""
 
-    def pull(parameters: Tree, x: Tree, cotangents: list) -> tuple[list, list]:
+    def vjp(parameters: Tree, x: Tree, cotangents: list) -> tuple[list, list]:
         given, with_parameters = _floats(parameters)
         inside, with_x = _floats(x)
         _, back = jax.vjp(lambda p, y: _floats(function(with_parameters(p), with_x(y)))[0], given, inside)
         return back(cotangents)
 
-    return pull
+    return vjp
 
 
 def _places(shapes: list[tuple]) -> list[int]:
@@ -64,14 +64,14 @@ class Adjoint:
             _places(loop.begin.inputs[_count(parameters) :]),
         )
         fixed = len(loop.parameters)
-        self.step = Scalars(_pullback(step), parameters, carry, lam, fixed=fixed)
-        self.output = Scalars(_pullback(output), parameters, carry, wanted, fixed=fixed)
+        self.step = Scalars(_vjp(step), parameters, carry, lam, fixed=fixed)
+        self.output = Scalars(_vjp(output), parameters, carry, wanted, fixed=fixed)
 
         def begin_and_row(p, x):
             first = begin(p, x)
             return first, output(p, first)
 
-        self.begin = Scalars(_pullback(begin_and_row), parameters, start, [*lam, *wanted], fixed=fixed)
+        self.begin = Scalars(_vjp(begin_and_row), parameters, start, [*lam, *wanted], fixed=fixed)
         self.loop = loop
         pointer, whole = ctypes.c_void_p, ctypes.c_int64
         code = machine(self._back(), self._finish())

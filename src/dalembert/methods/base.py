@@ -223,7 +223,7 @@ class Method(eqx.Module):
     def check(self, system: System | Mechanics) -> None:
         """Refuses a system with a trait that the method does not support, and names methods that do.
 
-        The description shows most traits; a survey of values around a start shows the others (`observed`).
+        The description shows most traits; a sample of values around a start shows the others (`observed`).
         """
         from dalembert.methods.cli_names import remedies  # imported here: the methods import this file
 

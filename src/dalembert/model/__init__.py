@@ -25,7 +25,7 @@ from dalembert.model.geometry import (
 from dalembert.model.group_system import Chart, GroupSystem
 from dalembert.model.naming import from_module, kind_from_module, raised, wrong
 from dalembert.model.rheonomic import RheonomicSystem, SpaceTime
-from dalembert.model.sampling import TOLERANCE, Survey, is_constant_metric, is_mechanical, observed, survey
+from dalembert.model.sampling import TOLERANCE, Sample, is_constant_metric, is_mechanical, observed, sample
 from dalembert.model.symmetry import Symmetry
 from dalembert.model.systems import Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
@@ -37,8 +37,8 @@ __all__ = [
     "GroupSystem",
     "Mechanics",
     "RheonomicSystem",
+    "Sample",
     "SpaceTime",
-    "Survey",
     "Symmetry",
     "System",
     "Trait",
@@ -66,9 +66,9 @@ __all__ = [
     "reaction",
     "real_numbers",
     "refuse_masked",
+    "sample",
     "scene",
     "shape_of",
-    "survey",
     "system",
     "total_energy",
     "violates",

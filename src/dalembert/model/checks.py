@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.model.sampling import NOISE, ROUNDING, TOLERANCE, Survey, samples, units
-from dalembert.model.sampling import survey as survey_of
+from dalembert.model.sampling import NOISE, ROUNDING, TOLERANCE, Sample, samples, units
+from dalembert.model.sampling import sample as sample_of
 from dalembert.model.systems import Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
 
@@ -20,8 +20,8 @@ def _at(q: np.ndarray, system: Mechanics) -> str:
 
 
 def check_start(
-    system: System, q0: Any, v0: Any, call: Callable[..., Any] = survey_of, t0: Any = 0.0
-) -> Survey:
+    system: System, q0: Any, v0: Any, call: Callable[..., Any] = sample_of, t0: Any = 0.0
+) -> Sample:
     """Refuses a start state that does not fit the system, or at which the system is not well defined.
 
     `call` evaluates the system's functions; a caller that knows a quicker way may pass its own.
@@ -40,19 +40,19 @@ def check_start(
     q, v = values
     check_turns(system, q)
     m = lower(as_arrays(system)).at(np.asarray(t0, float))
-    survey = call(m, q, v, *samples(m))
-    survey = jax.tree.map(np.asarray, survey)
-    _check_element(m, survey.defect)
-    _check_lagrangian(m, q, survey)
-    _check_constraints(m, q, v, survey)
-    _check_angles(m, survey)
-    for name, normal in survey.sections.items():
+    sample = call(m, q, v, *samples(m))
+    sample = jax.tree.map(np.asarray, sample)
+    _check_element(m, sample.defect)
+    _check_lagrangian(m, q, sample)
+    _check_constraints(m, q, v, sample)
+    _check_angles(m, sample)
+    for name, normal in sample.sections.items():
         if not normal <= TOLERANCE:
             raise ValueError(
                 f"{system.label}: the section {name!r} leaves the constraint: a part of its generator at the start is "
                 f"normal to D (relative size {normal:.3g}); sections must generate allowed velocities"
             )
-    return survey
+    return sample
 
 
 def real_numbers(label: str, x: Any, n: int, names: Any) -> np.ndarray:
@@ -99,19 +99,19 @@ def _check_element(system: Mechanics, defect: Any) -> None:
         )
 
 
-def _check_lagrangian(system: Mechanics, q: np.ndarray, survey: Survey) -> None:
+def _check_lagrangian(system: Mechanics, q: np.ndarray, sample: Sample) -> None:
     label = system.label
-    mass = survey.mass
+    mass = sample.mass
     for what, value in (
         ("the mass matrix", mass),
-        ("the potential", survey.potential),
-        ("the gradient of the potential", survey.slope),
-        ("the force", survey.forces),
+        ("the potential", sample.potential),
+        ("the gradient of the potential", sample.slope),
+        ("the force", sample.forces),
     ):
         if not np.all(np.isfinite(value)):
             raise ValueError(f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}): {value}")
     # Scaling to unit diagonal: units as different as kilograms and grams then neither look singular nor hide anything.
-    for k, matrix in enumerate(survey.around["mass"]):
+    for k, matrix in enumerate(sample.around["mass"]):
         unit = units(matrix)
         if np.any(np.abs(matrix - matrix.T) > TOLERANCE * np.outer(unit, unit)):
             where = f"at ({_at(q, system)})" if k == 0 else "at a configuration near the start"
@@ -125,12 +125,12 @@ def _check_lagrangian(system: Mechanics, q: np.ndarray, survey: Survey) -> None:
         )
 
 
-def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, survey: Survey) -> None:
+def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: Sample) -> None:
     label = system.label
     for name in ("constraints", "frame"):
         if name not in system.given:
             continue
-        matrix = survey.given[name]
+        matrix = sample.given[name]
         if not np.all(np.isfinite(matrix)):
             raise ValueError(
                 f"{system.class_name}.{name} is NaN or infinite at the start ({_at(q, system)}):\n{matrix}"
@@ -149,12 +149,12 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, survey: 
                 f"({_at(q, system)}): singular values {sizes}. Remove the redundant ones, "
                 + (advice if name == "constraints" else "or start elsewhere")
             )
-    a = survey.annihilator
-    around = survey.around["products"]
+    a = sample.annihilator
+    around = sample.around["products"]
     if around[0, 0] > TOLERANCE:
         raise ValueError(
             f"{label}: constraints and frame contradict each other at ({_at(q, system)}): "
-            f"A B should vanish but is\n{a @ survey.given['frame']}"
+            f"A B should vanish but is\n{a @ sample.given['frame']}"
         )
     for which, what, vanishing in ((0, "constraints and frame", "A B"), (1, "offsets and drift", "A Z - b")):
         elsewhere = around[np.isfinite(around[:, which]), which]
@@ -163,14 +163,14 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, survey: 
                 f"{label}: {what} contradict each other{' elsewhere, though they agree at the start' * (not which)}: "
                 f"{vanishing} should vanish but is {np.max(elsewhere):.3g} (relative) at a configuration nearby"
             )
-    b = survey.offsets
+    b = sample.offsets
     for name in ("offsets", "drift"):
-        if name in system.given and not np.all(np.isfinite(survey.given[name])):
+        if name in system.given and not np.all(np.isfinite(sample.given[name])):
             raise ValueError(
-                f"{system.class_name}.{name} is NaN or infinite at the start ({_at(q, system)}): {survey.given[name]}"
+                f"{system.class_name}.{name} is NaN or infinite at the start ({_at(q, system)}): {sample.given[name]}"
             )
-    if np.any(violates(a, v, b, survey.mass)):
-        z = np.linalg.solve(survey.mass, a.T)
+    if np.any(violates(a, v, b, sample.mass)):
+        z = np.linalg.solve(sample.mass, a.T)
         nearest = v - z @ np.linalg.lstsq(a @ z, a @ v - b, rcond=None)[0]
         raise ValueError(
             f"{label}: the start velocity violates the constraint: A(q0) v0 = {a @ v}, expected "
@@ -188,13 +188,13 @@ def violates(a: Any, v: Any, b: Any, mass: Any = None) -> Any:
     return abs(a @ v - b) > TOLERANCE * (abs(a) @ abs(v) + abs(b)) + carried + np.finfo(float).tiny
 
 
-def _check_angles(system: Mechanics, survey: Survey) -> None:
+def _check_angles(system: Mechanics, sample: Sample) -> None:
     """Checks that every function returns the same after full turns of the angles, at all samples."""
     names = [name for name in system.coordinates if name in system.angles]
-    turns = survey.turns[:, [system.coordinates.index(name) for name in names]]
-    for function, after in survey.turned.items():
-        before = survey.here[function]
-        off = np.abs(after - before) > _allowance(function, before, survey)
+    turns = sample.turns[:, [system.coordinates.index(name) for name in names]]
+    for function, after in sample.turned.items():
+        before = sample.here[function]
+        off = np.abs(after - before) > _allowance(function, before, sample)
         off = np.any(off & np.isfinite(after) & np.isfinite(before), axis=tuple(range(1, off.ndim)))
         if np.any(off):
             given = "lagrangian" if function == "potential" and "lagrangian" in system.given else function
@@ -208,11 +208,11 @@ def _check_angles(system: Mechanics, survey: Survey) -> None:
             )
 
 
-def _allowance(function: str, values: np.ndarray, survey: Survey) -> np.ndarray:
+def _allowance(function: str, values: np.ndarray, sample: Sample) -> np.ndarray:
     """How much a function's values at the samples may change by rounding, and by angles typed with ten digits."""
     finite = np.where(np.isfinite(values), values, 0.0)
-    size, velocity = np.abs(finite), np.abs(survey.around["velocity"])
-    unit = units(survey.around["mass"])
+    size, velocity = np.abs(finite), np.abs(sample.around["velocity"])
+    unit = units(sample.around["mass"])
     # Values that vanish up to rounding are compared with the values of the same kind that the motion itself produces.
     speed = np.max(unit * velocity, axis=1, keepdims=True)
     if function in ("lagrangian", "potential"):  # an additive constant must not hide a change
@@ -228,5 +228,5 @@ def _allowance(function: str, values: np.ndarray, survey: Survey) -> np.ndarray:
         return (TOLERANCE * np.max(size / unit, axis=1, keepdims=True) + NOISE * made) * unit
     if function == "drift":
         return (TOLERANCE * np.max(size * unit, axis=1, keepdims=True) + NOISE * speed) / unit
-    terms = np.einsum("kij,kj->ki", np.abs(survey.here["constraints"]), velocity)
+    terms = np.einsum("kij,kj->ki", np.abs(sample.here["constraints"]), velocity)
     return TOLERANCE * size + NOISE * (terms + np.max(size, initial=0.0))

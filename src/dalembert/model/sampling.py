@@ -23,7 +23,7 @@ ROUNDING = 1e-13 if jax.config.jax_enable_x64 else 1e-5  # pyright: ignore[repor
 NOISE = 1e3 * float(np.finfo(float if jax.config.jax_enable_x64 else np.float32).eps)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-class Survey(NamedTuple):
+class Sample(NamedTuple):
     """The values of a system's functions at the start and around it, evaluated in one call.
 
     Every array of `here`, `turned` and `around` has one row per sample; the first is the start.
@@ -63,7 +63,7 @@ the distance that the start velocity covers in a unit of time."""
 
 
 def samples(m: Mechanics) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Shifts and velocities, in units that the survey chooses, and numbers of turns; the same on every call."""
+    """Shifts and velocities, in units that the sample chooses, and numbers of turns; the same on every call."""
     random = np.random.default_rng(20)
     shifts, velocities = random.uniform(-1, 1, (2, SAMPLES, m.velocity_dimension))
     angles = np.array([name in m.angles for name in m.coordinates])
@@ -72,7 +72,7 @@ def samples(m: Mechanics) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @jit_fast_compile
-def survey(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, turns: Array) -> Survey:
+def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, turns: Array) -> Sample:
     """The values at (q, v), at configurations around q with other velocities, and after full turns of angles.
 
     If the system depends on time, the samples around the start are at other times too.
@@ -139,7 +139,7 @@ def survey(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
     places = jnp.stack([around, around + 2 * np.pi * turns] if m.angles else [around])
     found = jax.vmap(jax.vmap(given), (None, 0, None))(ticks, places, velocities)
     here, *turned = (jax.tree.map(lambda x, k=k: x[k], found) for k in range(len(places)))
-    return Survey(
+    return Sample(
         start,
         m.potential(q),
         m.forces(q, v),
@@ -160,14 +160,14 @@ def units(mass: np.ndarray) -> np.ndarray:
     return np.sqrt(np.abs(np.diagonal(mass, axis1=-2, axis2=-1)) + np.finfo(float).tiny)
 
 
-def is_constant_metric(found: Survey) -> bool:
+def is_constant_metric(found: Sample) -> bool:
     """Whether the mass matrix is the same at the start and around it, with each entry in units of the diagonal."""
     around = found.around["mass"]
     around, unit = around[np.all(np.isfinite(around), axis=(1, 2))], units(found.mass)
     return bool(np.all(np.abs(around - found.mass) <= TOLERANCE * np.outer(unit, unit)))
 
 
-def is_mechanical(found: Survey) -> bool:
+def is_mechanical(found: Sample) -> bool:
     """Whether the Lagrangian is kinetic energy, quadratic in v, minus a potential, that is, whether dL/dv = M v.
 
     The test compares momenta, because a large potential would drown the difference between energies.
@@ -184,7 +184,7 @@ def is_mechanical(found: Survey) -> bool:
     return bool(np.all((np.abs(momentum - expected) <= bound)[good]))
 
 
-def observed(m: Mechanics, found: Survey) -> Mechanics:
+def observed(m: Mechanics, found: Sample) -> Mechanics:
     """The same system with the traits that show only in the values around a start."""
     has = {
         Trait.VARYING_MASS: not is_constant_metric(found),

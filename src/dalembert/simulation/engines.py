@@ -9,7 +9,7 @@ import numpy as np
 
 from dalembert.kernels import Loop, Unsupported, pack
 from dalembert.methods import Method, State, Status
-from dalembert.model import System, survey
+from dalembert.model import System, sample
 from dalembert.numerics import Recent, current, kind_of
 from dalembert.simulation.loop import CAPACITY, Rows, attempt, begin, first_carry, output, run_chunk
 
@@ -91,15 +91,15 @@ def contents(tree: Any) -> Any:
     return (kind, *((x.shape, x.dtype.str, x.tobytes()) for x in map(np.asarray, leaves)))
 
 
-_surveyed = Recent(64)
+_sampled = Recent(64)
 
 
-def quick_survey(*arguments: Any) -> Any:
-    """The survey of a system around a start, looked up if it was made before, perhaps for another method."""
+def quick_sample(*arguments: Any) -> Any:
+    """The sample of a system around a start, looked up if it was made before, perhaps for another method."""
     arguments = current(arguments)
     key = contents(arguments)
-    found = _surveyed.find(key)
-    return _surveyed.keep(key, survey(*arguments)) if found is None else found
+    found = _sampled.find(key)
+    return _sampled.keep(key, sample(*arguments)) if found is None else found
 
 
 LOOPS = 64

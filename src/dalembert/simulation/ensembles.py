@@ -24,7 +24,7 @@ from dalembert.model import (
     real_numbers,
 )
 from dalembert.numerics import Vector, Vectors, compiled, current, fingerprint, is_traced
-from dalembert.simulation.engines import loop_of, quick_survey, tell, wants_kernel
+from dalembert.simulation.engines import loop_of, quick_sample, tell, wants_kernel
 from dalembert.simulation.loop import Rows, scan, start_fault
 from dalembert.simulation.progress import progress_bar
 from dalembert.simulation.run import check_method, check_numbers, counted_steps, saved_steps
@@ -101,7 +101,7 @@ def check_members(
             f"{system.label}: the mass matrix is not positive definite at the start for {_members(negative)}; check "
             "that masses and moments of inertia are positive"
         )
-    method.check(observed(m, check_start(system, q0[0], v0[0], quick_survey, t0)))
+    method.check(observed(m, check_start(system, q0[0], v0[0], quick_sample, t0)))
     method.check_start(system, q0[0], v0[0], t0)
 
 

@@ -25,7 +25,7 @@ from dalembert.model import (
 )
 from dalembert.numerics import Vector, current, fingerprint, is_traced, jit_fast_compile, one_look
 from dalembert.simulation.differentiable import differentiable_run
-from dalembert.simulation.engines import contents, engine, has_kernel, quick_survey
+from dalembert.simulation.engines import contents, engine, has_kernel, quick_sample
 from dalembert.simulation.loop import CAPACITY, scan, start_fault
 from dalembert.simulation.progress import progress_bar
 from dalembert.simulation.trajectory import MotionWarning, SimulationError, Trajectory
@@ -154,7 +154,7 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
         return
 
     def look() -> None:
-        method.check(observed(lower(system), check_start(system, q0, v0, quick_survey, t0)))
+        method.check(observed(lower(system), check_start(system, q0, v0, quick_sample, t0)))
         method.check_start(system, q0, v0, t0)
 
     _outside(look)

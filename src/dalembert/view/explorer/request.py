@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import METHODS, Composition, method_from_text
-from dalembert.model import System, Trait, check_start, lower, nearest_velocity, observed, survey
+from dalembert.model import System, Trait, check_start, lower, nearest_velocity, observed, sample
 
 SLOTS = 4
 """The number of methods that the page runs side by side."""
@@ -264,7 +264,7 @@ def start_of(system: Any, name: str | None) -> tuple[Any, Any]:
 
 def _second(system: Any, q0: Any, v0: Any) -> str:
     """The simplest method other than frame that fits the system."""
-    sampled = check_start(system, q0, v0, survey)
+    sampled = check_start(system, q0, v0, sample)
     for spelling in ("leapfrog", "gni"):
         with contextlib.suppress(ValueError):
             method_from_text(spelling).check(observed(lower(system), sampled))
