@@ -89,3 +89,12 @@ def pytest_configure() -> None:
     import shapes
 
     shapes.install()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The seed of the random systems, by which a failure can be repeated; hypothesis prints its own examples."""
+    from properties.attack import SEED
+
+    terminalreporter.write_line(
+        f"random systems: seed {SEED}; ATTACK_SEED={SEED} repeats them, another number draws others"
+    )

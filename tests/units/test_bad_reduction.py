@@ -188,7 +188,7 @@ def test_methods_that_do_not_fit():
     abelian = da.reduce(Z.MobileRobot(), V, ROLLING, kind="abelian")
     for method in (da.DLA(), da.FrameGradient(), V):
         with pytest.raises(
-            ValueError, match=r"has more of them. Use its own method, reduced.method, or Reference"
+            ValueError, match=r"has more of them. Use Reference\(\), or its own method, reduced.method"
         ):
             da.simulate(abelian, method, *abelian.start(), h=0.1, steps=2)
     with pytest.raises(ValueError, match="two shapes do not say how the group moves"):

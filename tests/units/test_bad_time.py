@@ -99,7 +99,7 @@ GROUPS, ACROSS = "affine constraints are not supported on groups", jnp.eye(4)[:,
     ("system", "message"),
     [
         (own(Well, generators=lambda s, t, q: jnp.zeros((3, 1))), r"shape \(4, k\).*its change of time first"),
-        (own(Well, sections=lambda s: {"a": lambda t, q: q}), r"'a' must return shape \(1,\), one number a gen"),
+        (own(Well, sections=lambda s: {"a": lambda t, q: q}), r"'a' must return shape \(1,\), one number per gen"),
         (own(Well, generators=lambda s, t, q: ACROSS), "section 'with the well' leaves the constraint"),
         (own(Well, sections=lambda s: {"a": 3}), "'a' must be a function"),
         (own(Well, ["drift"], drift=0.1), f"drift {FIELD}"),

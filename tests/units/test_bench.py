@@ -1,5 +1,6 @@
 """The benchmark: its arithmetic, its page, and that sections run."""
 
+import importlib
 import json
 
 import jax
@@ -114,6 +115,12 @@ def test_sections_are_chosen_by_name():
     assert chosen("peers, c") == ["c", "peers"]
     with pytest.raises(ValueError, match="--only"):
         chosen("c,typo")
+
+
+def test_every_section_is_there():
+    for place in SECTIONS.values():
+        module, function = place.split(".")
+        assert callable(getattr(importlib.import_module(f"dalembert.lab.bench.{module}"), function))
 
 
 def test_one_section_to_file_and_page(tmp_path):

@@ -80,7 +80,7 @@ FORMAT = 1
 SECTIONS = {
     "c": "yardstick.against_c", "ensemble": "yardstick.ensembles", "naive": "naive.against_plain_jax",
     "peers": "peers.work_precision", "compile": "startup.first_calls", "gradients": "gradients.cost",
-    "tag": "tag.one_kernel_tag", "sweep": "sweeps.engine_cost", "gpu": "gpu.on_gpu",
+    "tag": "fused_calls.one_kernel_tag", "sweep": "sweeps.engine_cost", "gpu": "gpu.on_gpu",
 }  # fmt: skip
 """Sections by name: a module of this package and its function of Settings, imported when the section runs."""
 
