@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MATHJAX := docs/_mathjax/mathjax/tex-svg-full.js
 
-.PHONY: help demo test soak docs lint benchmarks clean
+.PHONY: help demo check test soak docs lint benchmarks clean
 
 help:
 	@echo "make demo   redo the figures and tables of two published studies, briefly; demo/report.html"
-	@echo "make test   style, types, layers, and all tests"
+	@echo "make check  style, types, layers, and the quick tests: about three minutes on two cores"
+	@echo "make test   style, types, layers, and all tests, with the coverage of the source"
 	@echo "make soak   random systems, long runs, kills, bit flips for hours; ONLY=systems,lambdas SEED=7 SCALE=0.1"
 	@echo "make docs   the documentation, every example run: docs/_build/html/index.html"
 	@echo "make benchmarks   measure against C and other solvers (ten minutes, on an idle machine); docs/benchmarks.md"
@@ -33,9 +34,13 @@ lint: $(STAMP)
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
+check: lint
+	@echo "== quick tests"
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m core
+
 test: lint
 	@echo "== tests"
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report term:skip-covered
 
 soak: $(STAMP)
 	$(BIN)/python tests/properties/soak.py $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \

@@ -44,6 +44,40 @@ TOGETHER = {
 GROUPS = {file: group for group, files in TOGETHER.items() for file in files}
 
 
+# Files that take a few seconds each, and together see most of the library: `make check`.
+CORE = (
+    "laws/test_closed_forms",
+    "laws/test_composition",
+    "laws/test_groups",
+    "laws/test_leapfrog",
+    "laws/test_multipliers",
+    "properties/test_random_systems",
+    "units/test_animation",
+    "units/test_bad_discrete",
+    "units/test_bad_input",
+    "units/test_bench",
+    "units/test_compare",
+    "units/test_diagnostic_inputs",
+    "units/test_discrete_rules",
+    "units/test_documents",
+    "units/test_ensemble",
+    "units/test_gallery",
+    "units/test_graph",
+    "units/test_linear",
+    "units/test_newton",
+    "units/test_plots",
+    "units/test_rotation_functions",
+    "units/test_scene",
+    "units/test_series",
+    "units/test_shapes",
+    "units/test_simulate",
+    "units/test_sincos",
+    "units/test_storage",
+    "units/test_sweep_spec",
+    "units/test_traits",
+)
+
+
 def group_of(item: pytest.Item) -> str:
     """Files of one group follow each other; `--dist loadfile` keeps a file in one process."""
     file = os.path.relpath(item.path.with_suffix(""), HERE)
@@ -51,6 +85,9 @@ def group_of(item: pytest.Item) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if os.path.relpath(item.path.with_suffix(""), HERE) in CORE:
+            item.add_marker("core")
     # What takes longest begins first, so that no worker is left with it at the end.
     ranks = {group: rank for rank, group in enumerate(TOGETHER)}
     items.sort(key=lambda item: ranks.get(group_of(item), len(ranks)))

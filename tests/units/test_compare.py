@@ -212,7 +212,7 @@ def test_orders_are_fitted_above_rounding():
     ax, curves = work_precision(SYSTEM, methods, h=steps, t=8.0)
     eighth, tenth = curves.values()
     assert np.count_nonzero(eighth.error > PLATEAU) == 3
-    # The coarsest step is long for order eight, where the slope is 8.6; with the plateau in the fit it would be below 6.
+    # The coarsest step is long for order eight, where the slope is 8.6; with the plateau it would be below 6.
     assert 7.4 < eighth.order < 9
     everything = np.polyfit(np.log(eighth.h), np.log(eighth.error), 1)[0]
     assert everything < 6

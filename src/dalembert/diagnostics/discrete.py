@@ -73,7 +73,8 @@ def momentum_residuals(
     """
     if not method.variational:
         raise ValueError(
-            f"this is a law of GNI(), VariationalDLA() and other methods made from a discrete Lagrangian; got {method.cli_name}"
+            f"this is a law of GNI(), VariationalDLA() and other methods made from a discrete Lagrangian; got "
+            f"{method.cli_name}"
         )
     names = list(system.sections())
     if not names:
