@@ -49,7 +49,10 @@ def _named_class(name: str) -> type[System] | None:
             found = getattr(found, part)
     except Exception:  # a module that is gone, or does not work any more
         return None
-    return found if inspect.isclass(found) and issubclass(found, System) and found.recipe is None else None
+    if not inspect.isclass(found) or not issubclass(found, System) or found.recipe is not None:
+        return None
+    # A system made from functions has the name of a class of this library, which is not its own.
+    return None if found.__module__.startswith("dalembert.model.") else found
 
 
 def _described_system(metadata: dict[str, Any]) -> System | None:
@@ -83,7 +86,12 @@ def load(path: Any, system: System | None = None, *, check: bool = True) -> Traj
         return load_arrays(path, system, check)
     trajectory = load_arrays(path)
     found = _described_system(trajectory.stored or {})
-    different = "" if found is None or not check else unlike(trajectory, found)
+    try:
+        different = "" if found is None or not check else unlike(trajectory, found)
+    except Exception as error:  # functions of the user's, which may be others now
+        different = (
+            f"the functions of {type(found).__name__} fail at its states ({type(error).__name__}: {error})"
+        )
     if different:
         # A function, such as the field of NonholonomicParticle, is not in the file.
         warnings.warn(

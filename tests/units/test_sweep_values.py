@@ -58,7 +58,7 @@ def of_two(one, other):
         (plain(section={"coordinate": "xi", "count": 0}, reduce=["section"]), "section.count: .*at least 1"),
         (plain(section={"coordinate": "xi", "direction": "left"}, reduce=["section"]), "section.direction: .*up"),
         (plain(section={"coordinate": "xi", "at": np.inf}, reduce=["section"]), "section.at: must be one finite"),
-        (plain(section="xi", reduce=["section"]), "section: takes a table"),
+        (plain(section="xi", reduce=["section"]), "section: must be a table"),
         (plain(start={"q": [1.0, np.nan, 0.0], "v": [0.0, 0.0, 1.0]}), "start.q: must be a list of finite numbers"),
     ],
 )  # fmt: skip
