@@ -31,7 +31,8 @@ LIFT = da.system(
 
 def cut(sol, rows):
     """The first rows of a run."""
-    small = {name: getattr(sol, name)[:rows] for name in ("t", "q", "v", "v_full")}
+    arrays = ("t", "q", "v", "v_full", *(("near",) if sol.near is not None else ()))
+    small = {name: getattr(sol, name)[:rows] for name in arrays}
     told = {name: x[:rows] for name, x in sol.step_data.items()}
     names = (*small, "step_data")
     return eqx.tree_at(lambda s: tuple(getattr(s, n) for n in names), sol, (*small.values(), told))

@@ -37,7 +37,9 @@ KEPT_VOLUME = 1e-9
 
 def _step(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     system, method, h = shared
-    state, memory, _ = method.step(system, *method.resume(system, q, u, h), h)
+    state, memory = method.resume(system, q, u, h)
+    state = state._replace(t=jnp.zeros(()))  # nothing depends on time here, but a method may compute with it
+    state, memory, _ = method.step(system, state, memory, h)
     return state.q, method.output(system, state, memory, h)[0]
 
 
