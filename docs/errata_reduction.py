@@ -43,7 +43,7 @@ class WithoutTimeForces(da.reduction.ReducedLagrangian):
 
     def spacetime_derivatives(self, system, t, q0, q1, u, h):
         before, after = super().spacetime_derivatives(system, t, q0, q1, u, h)
-        minus, plus = system.time_forces(q0, q0 + h * u, h, t)
+        minus, plus = system.system.time_forces(q0, q0 + h * u, h, t)
         return before.at[0].add(minus), after.at[0].add(plus)
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 import dalembert as da
-from dalembert.methods import Claims, Report, State
+from dalembert.methods import Claims, Report
 from dalembert.model import lower
 
 _YOSHIDA = 1 / (2 - 2 ** (1 / 3))
@@ -46,7 +46,8 @@ class FibredVerlet(da.Method):
         s = (2 * v0 - h * jnp.sum(k * pull[:-1])) / (2 + 0.5 * h**2 * jnp.sum(k * stiff[:-1]))
         v1, eta1 = 2 * s - v0, eta - h * pull[-1]
         q1 = jnp.append(x + h * s * k, middle[-1] + 0.5 * h * eta1)
-        return State(q1, jnp.append(v1 * direction(system, q1), eta1)), FibredMemory(v1), Report.explicit()
+        new = state.moved(q1, jnp.append(v1 * direction(system, q1), eta1), h)
+        return new, FibredMemory(v1), Report.explicit()
 
     def claims(self, system):
         return Claims(2, energy=False, reversible=True, on_constraint=True, fibred=True)
