@@ -95,7 +95,7 @@ class Trajectory(eqx.Module):
     fingerprint: int | None = eqx.field(static=True, default=None)
     """A fingerprint of what the system's functions read when the run was made; only functions that still read the same
     may measure the run."""
-    step_data: dict[str, Shaped[Numbers, "rows *_"] | Shaped[Numbers, "_ rows *_"]] = eqx.field(
+    step_data: dict[str, Shaped[Numbers, " rows *_"] | Shaped[Numbers, "_ rows *_"]] = eqx.field(
         default_factory=dict
     )
     """The method's numbers about the step that ends at a row, by name, shape (K,); EDLA's docstring lists its own."""
