@@ -119,6 +119,11 @@ _OLD = {
 }
 
 
+REMEDIES: list[Callable[[], dict[str, "Method"]]] = []
+"""Functions that make the methods a refusal may name, by the text with which a user makes them; `cli_names` adds its
+own."""
+
+
 class Method(eqx.Module):
     """An integrator. Subclasses define `step`, and also `init` and `output` if they remember something.
 
@@ -225,14 +230,12 @@ class Method(eqx.Module):
 
         The description shows most traits; a sample of values around a start shows the others (`observed`).
         """
-        from dalembert.methods.cli_names import remedies  # imported here: the methods import this file
-
         m = lower(system)
         refused = next((trait for trait in Trait if trait in m.traits - self.supports), None)
         if refused is None:
             return
         reason, otherwise = refused.refusal(m)
-        fitting = {words: x for words, x in remedies().items() if x.takes(m)}
+        fitting = {words: x for make in REMEDIES for words, x in make().items() if x.takes(m)}
         # The nearest relatives first.
         names = sorted(
             fitting, key=lambda words: -len({*type(self).__mro__} & {*type(fitting[words]).__mro__})

@@ -12,7 +12,7 @@ from dalembert.discrete import (
     Retraction,
     Trapezoidal,
 )
-from dalembert.methods.base import Method
+from dalembert.methods.base import REMEDIES, Method
 from dalembert.methods.composition import Composition
 from dalembert.methods.discrete_gradient import DiscreteGradient
 from dalembert.methods.dla import DLA, DLA01
@@ -203,3 +203,6 @@ def remedies() -> dict[str, Method]:
         "EDLA()": EDLA(),
         "Reference()": Reference(),
     }
+
+
+REMEDIES.append(remedies)

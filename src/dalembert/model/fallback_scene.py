@@ -1,13 +1,17 @@
 """The default scene, for systems without a scene of their own."""
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from dalembert.groups import H3, S3, SE2, SE3, SO3, Group, Product, Rn, Torus
 from dalembert.model import scene
-from dalembert.model.systems import System, lower
 from dalembert.model.traits import Trait
+
+if TYPE_CHECKING:
+    from dalembert.model.systems import Mechanics, System
 
 # If units are given, coordinates with these units are lengths. If not, all but those with the names below are.
 _LENGTHS = ("m", "mm", "cm", "dm", "km", "um", "in", "ft", "yd", "mi", "metre", "meter", "metres", "meters")
@@ -17,7 +21,7 @@ _TURNS = (
 )  # fmt: skip
 
 
-def _is_length(system: System, i: int) -> bool:
+def _is_length(system: "System", i: int) -> bool:
     """Whether a coordinate is a length, judged by its unit or, if there are no units, by its name."""
     name = system.coordinates[i]
     if name in system.angles:
@@ -27,14 +31,14 @@ def _is_length(system: System, i: int) -> bool:
     return not any(part.rstrip("0123456789") in _TURNS for part in name.lower().split("_"))
 
 
-def default_scene(system: System, t: Array, q: Array) -> list[scene.Part]:
+def default_scene(m: "Mechanics", t: Array, q: Array) -> list[scene.Part]:
     """The parts that show a system without a scene of its own.
 
     A system on a group with rotations is a body. Any other system is a particle whose place is its first coordinates
     that are lengths, with its trace and the directions that the constraint allows. If no coordinate is a length, each
     coordinate gets a dial.
     """
-    m = lower(system)
+    system = m.system
     if Trait.GROUP in m.traits and (body := _body(m.space, q)):
         return body
     shown = [i for i in range(system.dimension) if _is_length(system, i)][:3]
@@ -49,7 +53,7 @@ def default_scene(system: System, t: Array, q: Array) -> list[scene.Part]:
     at = scene.place([*numbers, 0.0][:2] if flat else numbers)
     parts = [scene.trace(at), scene.point(at)] + [scene.floor()] * flat
     if len(shown) > 1 and system.constrained:
-        parts.append(scene.tile(at, _allowed(system, t, q, shown), flat=flat))
+        parts.append(scene.tile(at, _allowed(m.at(t), q, shown), flat=flat))
     return parts
 
 
@@ -57,9 +61,8 @@ def _tip(x: float, angle: Array) -> Array:
     return jnp.stack([x + jnp.cos(angle), jnp.sin(angle), jnp.zeros_like(angle)])
 
 
-def _allowed(system: System, t: Array, q: Array, shown: list[int]) -> Array:
+def _allowed(now: "Mechanics", q: Array, shown: list[int]) -> Array:
     """The rates of the shown coordinates along the allowed velocities, shape (3, k)."""
-    now = system.at(t)
     rates = jax.vmap(lambda v: now.space.velocity(q, v), 1, 1)(now.frame(q))[jnp.array(shown)]
     return jnp.concatenate([rates, jnp.zeros((3 - len(shown), rates.shape[1]))])
 

@@ -124,11 +124,9 @@ class System(eqx.Module):
 
     def scene(self, t: Array, q: Array) -> list[Any]:
         """The parts of `dalembert.scene` that show the system at time t; a particle or a block by default."""
-        from dalembert.model.fallback_scene import (
-            default_scene,
-        )  # it needs the geometry, which needs this file
+        from dalembert.model.fallback_scene import default_scene  # drawn rarely, so it is imported when it is
 
-        return default_scene(self, t, q)
+        return default_scene(lower(self), t, q)
 
     gives = Renamed("defines")
 

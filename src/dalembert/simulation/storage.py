@@ -32,7 +32,7 @@ from dalembert.simulation.durable import (
     sync,
     unsealed,
 )
-from dalembert.simulation.trajectory import Trajectory, residual_at
+from dalembert.simulation.trajectory import Trajectory, residual_at, views
 
 if TYPE_CHECKING:
     import xarray
@@ -565,3 +565,6 @@ def _trajectory(data: "xarray.Dataset", system: System | None) -> Trajectory:
             if str(name).startswith(prefix)
         },
     )
+
+
+views.update(save=save, to_xarray=to_xarray)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-# The package itself fills this dictionary, so that this layer needs to know nothing about pictures.
+# Files and pictures are added here by the modules that make them, so that this one needs to know nothing about them.
 views: dict[str, Callable[..., Any]] = {}
 
 
@@ -289,9 +289,7 @@ class Trajectory(eqx.Module):
 
     def to_xarray(self) -> "xarray.Dataset":
         """The trajectory as an xarray dataset with named coordinates, units and provenance."""
-        from dalembert.simulation.storage import to_xarray
-
-        return to_xarray(self)
+        return views["to_xarray"](self)
 
     def save(self, path: Any, overwrite: bool = False) -> None:
         """Writes the trajectory to a .zarr folder or a .nc (NetCDF) file, by the suffix of `path`.
@@ -299,9 +297,7 @@ class Trajectory(eqx.Module):
         The file is written completely or not at all. An existing trajectory is replaced only with `overwrite=True`, and
         only when the new one is complete. Anything else is never overwritten.
         """
-        from dalembert.simulation.storage import save
-
-        save(self, path, overwrite)
+        views["save"](self, path, overwrite)
 
     @property
     def plot(self) -> Any:

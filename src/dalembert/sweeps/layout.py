@@ -20,6 +20,18 @@ GPU = 64
 LARGEST = 65_536
 
 
+class Preview(NamedTuple):
+    """What the first trajectories of a spec show."""
+
+    alone: list[str]
+    """The dimensions along which each value has its own blocks."""
+    variables: dict[str, dict[str, Any]]
+    """The dtype, the further dimensions with their sizes, and the attributes of every variable."""
+    labels: dict[str, list[str]]
+    row_bytes: int
+    gpu: bool
+
+
 class Layout(NamedTuple):
     """The shape of the grid and the shape of a block."""
 

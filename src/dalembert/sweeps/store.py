@@ -36,10 +36,9 @@ from dalembert.simulation.durable import (
     unsealed,
 )
 from dalembert.simulation.storage import versions
-from dalembert.sweeps.layout import Layout
+from dalembert.sweeps.layout import Layout, Preview
 from dalembert.sweeps.lock import locked
 from dalembert.sweeps.spec import DRAWN, METHOD, START, STEP, Spec, named
-from dalembert.sweeps.work import Preview
 
 FORMAT, KIND = 2, "dalembert sweep"
 """Format 1, of version 0.8 and before, has no checksums."""

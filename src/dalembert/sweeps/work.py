@@ -9,22 +9,11 @@ import jax
 import numpy as np
 
 from dalembert.simulation import ensemble
-from dalembert.sweeps.layout import Layout, columns_of
+from dalembert.sweeps.layout import Layout, Preview, columns_of
 from dalembert.sweeps.members import members_of, parameters_of
 from dalembert.sweeps.reductions import Kept, reduced
 from dalembert.sweeps.spec import METHOD, STEP, Spec
-
-
-class Preview(NamedTuple):
-    """What the first trajectories of a spec show."""
-
-    alone: list[str]
-    """The dimensions along which each value has its own blocks."""
-    variables: dict[str, dict[str, Any]]
-    """The dtype, the further dimensions with their sizes, and the attributes of every variable."""
-    labels: dict[str, list[str]]
-    row_bytes: int
-    gpu: bool
+from dalembert.sweeps.store import Store
 
 
 def preview(entries: dict[str, Any], objects: dict[str, Any]) -> Preview:
@@ -34,8 +23,8 @@ def preview(entries: dict[str, Any], objects: dict[str, Any]) -> Preview:
     except ValueError:
         raise
     except Exception as error:  # in one of the user's functions
-        told_of = "".join(traceback.format_exception(error, limit=-3)).rstrip()
-        raise ValueError(f"the first trajectories could not be run and reduced:\n{told_of}") from None
+        words = "".join(traceback.format_exception(error, limit=-3)).rstrip()
+        raise ValueError(f"the first trajectories could not be run and reduced:\n{words}") from None
 
 
 def _preview(spec: Spec) -> Preview:
@@ -132,8 +121,6 @@ class Done(NamedTuple):
 
 def compute(store: str, objects: dict[str, Any], block: int) -> Done:
     """Computes a block and writes it, with its mark last; does nothing if the mark is already set."""
-    from dalembert.sweeps.store import Store
-
     opened = Store.at_work(store, objects)
     if opened.is_done(block):
         return Done(block)

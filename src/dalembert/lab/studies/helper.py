@@ -10,14 +10,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TextIO
 
-from dalembert.lab.studies.result import from_plain, to_plain
-from dalembert.lab.studies.shared_runs import Lab
+from dalembert.lab.studies.result import from_plain
 
 # Linear algebra gets one thread, because its matrices are tiny, and no GPU, which belongs to the first process.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
 # Prefer fast compilation to fast machine code, because there is little to run.
 FLAGS = "--xla_backend_optimization_level=0"
-SCRIPT = "import sys; from dalembert.lab.studies.helper import work; work(*sys.argv[1:])"
+SCRIPT = "import sys; from dalembert.lab.studies.run import work; work(*sys.argv[1:])"
 
 
 class Ended(Exception):
@@ -58,16 +57,6 @@ class Helper:
         self._process.wait()
 
 
-def work(length: str, folder: str, *names: str) -> None:
-    """The work of the other process: finishes each study and reports it as one line of JSON on standard output."""
-    from dalembert.lab.studies.run import STUDIES, finish
-
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # anything that others print goes to standard error
-    lab = Lab(length == "quick", names, lambda text: _send(out, "says", "", text))
-    for name in names:
-        _send(out, "done", name, to_plain(finish(name, lab, STUDIES[name].measure(lab), Path(folder))))
-
-
-def _send(out: TextIO, kind: str, name: str, content: Any) -> None:
+def send(out: TextIO, kind: str, name: str, content: Any) -> None:
+    """Writes one line for the first process: what kind of message it is, about which study, and its content."""
     print(json.dumps([kind, name, content]), file=out, flush=True)

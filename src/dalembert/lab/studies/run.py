@@ -27,8 +27,8 @@ from dalembert.lab.studies import (
     table34,
 )
 from dalembert.lab.studies.drawing import drawing_style
-from dalembert.lab.studies.helper import Ended, Helper
-from dalembert.lab.studies.result import Result
+from dalembert.lab.studies.helper import Ended, Helper, send
+from dalembert.lab.studies.result import Result, to_plain
 from dalembert.lab.studies.shared_runs import Lab, Stopped
 
 STUDIES: dict[str, ModuleType] = {
@@ -144,3 +144,12 @@ def finish(name: str, lab: Lab, data: Any, folder: Path) -> Result:
             picture.figure.savefig(folder / f"{picture.stem}.svg", metadata={"Date": None})
             picture.figure.savefig(folder / f"{picture.stem}.png", dpi=150)
     return result
+
+
+def work(length: str, folder: str, *names: str) -> None:
+    """The work of the other process: finishes each study and reports it as one line of JSON on standard output."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # anything that others print goes to standard error
+    lab = Lab(length == "quick", names, lambda text: send(out, "says", "", text))
+    for name in names:
+        send(out, "done", name, to_plain(finish(name, lab, STUDIES[name].measure(lab), Path(folder))))
