@@ -96,7 +96,7 @@ def reproduce(
     began = time.monotonic()
     lab = Lab(quick, names, say, folder)
     results: dict[str, Result] = {}
-    words = 0
+    count = 0
     aside = tuple(n for n in names if n in ASIDE)
     if len(aside) == len(names) or (os.cpu_count() or 1) < 2 or alone:
         aside = ()
@@ -115,10 +115,10 @@ def reproduce(
                 made = STUDIES[name].measure(lab)
             result = made if isinstance(made, Result) else finish(name, lab, made, folder)
             results[name] = result
-            while words < len(names) and names[words] in results:
-                words += 1
+            while count < len(names) and names[count] in results:
+                count += 1
                 if finished is not None:
-                    finished(results[names[words - 1]])
+                    finished(results[names[count - 1]])
     except (KeyboardInterrupt, Stopped, CancelledError):
         interrupted = True
     finally:
