@@ -41,8 +41,8 @@ def audit_and_report(
     """Runs the audit, prints the tables and what is broken, and writes the JSON file if one was asked for."""
     check_file("--json", json)
     with Console(stderr=True).status("starting") as status:
-        words = {"start": start, "h": h, "steps": steps, "progress": lambda x: status.update(escape(x))}
-        found = audit(system, list(methods.values()), **words)
+        options = {"start": start, "h": h, "steps": steps, "progress": lambda x: status.update(escape(x))}
+        found = audit(system, list(methods.values()), **options)
     # The user's own classes appear under the name that was typed.
     found = [replace(a, method=name) for name, a in zip(methods, found, strict=True)]
     per_table = max(1, (console.width - 24) // COLUMN)

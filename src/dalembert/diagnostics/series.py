@@ -207,10 +207,10 @@ def judged_together(t: Any, x: Any, window: Any, scale: Any) -> dict[str, np.nda
         times = taken[i if own else 0]
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                words = _verdicts(times, error[rows], float(parts[i]), scale[rows])
+                judged_rows = _verdicts(times, error[rows], float(parts[i]), scale[rows])
         except ValueError:  # too short
             worst = np.max(np.abs(error[rows]), axis=1)
-            words = [VERDICTS.index(Verdict.SHORT), worst, worst]
-        for name, values in zip(Drift._fields, words, strict=False):
+            judged_rows = [VERDICTS.index(Verdict.SHORT), worst, worst]
+        for name, values in zip(Drift._fields, judged_rows, strict=False):
             found[name][rows] = values / length[rows] if name in RATES else values
     return found

@@ -126,9 +126,9 @@ def restore(path: Path) -> None:
         os.rename(aside(path), path)
 
 
-def sealed(words: Mapping[str, Any]) -> bytes:
+def sealed(metadata: Mapping[str, Any]) -> bytes:
     """The values as JSON on one line, preceded by the digest of that line."""
-    line = json.dumps(words, sort_keys=True)
+    line = json.dumps(metadata, sort_keys=True)
     return f"{digest(line.encode())} {line}\n".encode()
 
 

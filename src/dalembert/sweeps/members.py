@@ -162,9 +162,9 @@ def starts_of(
     if len(whole) < 2:
         named = columns.get(START, np.full(size, spec["start"] if isinstance(spec["start"], str) else ""))
         for name in dict.fromkeys(map(str, named)):
-            words = spec["start"]
+            given = spec["start"]
             found = (
-                (np.array(words["q"]), np.array(words["v"])) if isinstance(words, dict) else own(name or None)
+                (np.array(given["q"]), np.array(given["v"])) if isinstance(given, dict) else own(name or None)
             )
             for key, x in zip(("q0", "v0"), found, strict=True):
                 if x.shape[-1] != shapes[key]:

@@ -109,7 +109,7 @@ class Engine:
     def __init__(self, client: Any, scheduler: str | None):
         self.client, self.scheduler = client, scheduler
 
-    def preview(self, words: dict[str, Any], objects: dict[str, Any]) -> Preview:
+    def preview(self, entries: dict[str, Any], objects: dict[str, Any]) -> Preview:
         """The preview of the spec, made by a worker."""
         from distributed import KilledWorker
 
@@ -117,7 +117,7 @@ class Engine:
             warnings.warn(
                 f"the scheduler at {self.scheduler} has no workers yet; waiting for one", stacklevel=4
             )
-        future = self.client.submit(preview, words, objects, pure=False)
+        future = self.client.submit(preview, entries, objects, pure=False)
         try:
             with self._watched():
                 return future.result()

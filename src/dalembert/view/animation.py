@@ -76,8 +76,8 @@ def page(
     for name in ("player.css", "player_scene.js", "player.js"):
         text = text.replace(f"/* {name} */", here.joinpath(name).read_text(encoding="utf-8"))
     # Labels are the user's text. Without "<" they cannot end the script that contains them.
-    words = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    return text.replace("/* film */", words)
+    content = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return text.replace("/* film */", content)
 
 
 def _version() -> str:

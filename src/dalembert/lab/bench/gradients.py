@@ -68,8 +68,8 @@ def _peak(reset: bool) -> int | None:
     try:
         if reset:
             Path("/proc/self/clear_refs").write_text("5")
-        words = dict(x.split(":", 1) for x in Path("/proc/self/status").read_text().splitlines())
-        return int(words["VmHWM"].split()[0]) * 1024
+        status = dict(x.split(":", 1) for x in Path("/proc/self/status").read_text().splitlines())
+        return int(status["VmHWM"].split()[0]) * 1024
     except (OSError, KeyError):
         return None
 

@@ -37,10 +37,10 @@ def cpu_model() -> str:
     if named:
         return named[0]
     if shutil.which("lscpu"):  # only lscpu names Arm processors
-        words = subprocess.run(
+        lines = subprocess.run(
             ["lscpu"], capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"}
         ).stdout.splitlines()
-        fields = {x.partition(":")[0].strip(): x.partition(":")[2].strip() for x in words}
+        fields = {x.partition(":")[0].strip(): x.partition(":")[2].strip() for x in lines}
         name = fields.get("Model name") or fields.get("BIOS Model name") or ""
         if name:
             return f"{fields.get('Vendor ID', '')} {name}".strip()

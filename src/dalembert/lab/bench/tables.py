@@ -147,9 +147,9 @@ class Section:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, words: dict[str, Any]) -> "Section":
+    def from_json(cls, content: dict[str, Any]) -> "Section":
         """The reverse of `to_json`."""
-        rest: Any = {**words, "tables": [Table(**t) for t in words["tables"]]}
+        rest: Any = {**content, "tables": [Table(**t) for t in content["tables"]]}
         return cls(**rest)
 
 

@@ -169,13 +169,13 @@ def ours_many(system: System, method: Method, q0: np.ndarray, v0: np.ndarray) ->
     size = len(q0)
     assert size % lanes_here() == 0
     starts = np.ascontiguousarray(np.concatenate([q0.T, v0.T, np.zeros((1, size))]))
-    own, words = np.zeros((1, size)), np.zeros((len(loop.report) + len(loop.counted), size))
+    own, report = np.zeros((1, size)), np.zeros((len(loop.report) + len(loop.counted), size))
     rows = np.empty((2, len(loop.distinct), size))
 
     def call(steps: int) -> np.ndarray:
         places = [x.ctypes.data for x in (shared, own, starts)]
-        kernel(*places, size, 0, size, steps, steps, rows.ctypes.data, words.ctypes.data)
-        if np.any(words[0]):
+        kernel(*places, size, 0, size, steps, steps, rows.ctypes.data, report.ctypes.data)
+        if np.any(report[0]):
             raise RuntimeError(f"{system.label} by {method.cli_name} failed")
         return rows[1]
 

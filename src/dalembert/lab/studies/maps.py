@@ -70,8 +70,8 @@ def passenger(sol: Trajectory) -> dict[str, np.ndarray]:
     t = np.asarray(sol.t)
     found = judged_together(t, energy, (t[..., -1] - t[..., 0]) / 100, 1.0)
     names = {"largest": "error", "slope": "slope", "error": "slope_error"}
-    words = {f"passenger_{name}": found[key] for key, name in names.items()}
-    return words | {"passenger_verdict": found["verdict"].astype(int)}
+    kept = {f"passenger_{name}": found[key] for key, name in names.items()}
+    return kept | {"passenger_verdict": found["verdict"].astype(int)}
 
 
 def period(energy: np.ndarray, points: int = 400) -> np.ndarray:
