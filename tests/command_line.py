@@ -11,7 +11,7 @@ from unittest import mock
 
 def program(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """What the command does as a user runs it."""
-    command = [sys.executable, "-m", "dalembert.cli.commands", *arguments]
+    command = [sys.executable, "-m", "dalembert", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 

@@ -106,7 +106,7 @@ class Folder:
 
     def sweep(self, *arguments: str, **environment: str) -> "Program":
         """Starts a sweep of the spec."""
-        command = ("-m", "dalembert.cli.commands", "sweep", "spec.toml", "--out", "s.zarr")
+        command = ("-m", "dalembert", "sweep", "spec.toml", "--out", "s.zarr")
         return self.python(*command, *(arguments or ("--workers", "2")), **environment)
 
     def resumed(self, **environment: str) -> "Program":

@@ -120,7 +120,7 @@ def test_a_bar_on_a_terminal(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "dalembert.cli.commands",
+        "dalembert",
         "run",
         "KnifeEdge",
         "--method",

@@ -335,7 +335,3 @@ def _forget_output() -> None:
     """Redirects standard output to the null device, so that Python's flush at exit cannot fail."""
     with contextlib.suppress(OSError, ValueError):  # standard output may not be a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-if __name__ == "__main__":
-    main()
