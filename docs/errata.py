@@ -23,9 +23,10 @@ from dalembert.diagnostics import (
     section,
     structure,
 )
+from dalembert.kernels import over_rows
 from dalembert.methods.leapfrog import LeapFrogMemory
 from dalembert.model import lower
-from dalembert.numerics import over_rows, solve_spd
+from dalembert.numerics import solve_spd
 
 ZOO = da.zoo
 

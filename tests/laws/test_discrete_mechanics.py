@@ -137,9 +137,9 @@ class OtherMetric(da.LieGNI):
     def reflect(self, system, q, plus):
         a = system.rows(q)
         # In momenta: p -> p - 2 Q^T p with Q = a^T (a a^T)^-1 a.
-        p = system.inertia() @ plus
+        p = system.metric(q) @ plus
         p = p - 2 * a.T @ jnp.linalg.solve(a @ a.T, a @ p)
-        own = jnp.linalg.solve(system.inertia(), p)
+        own = jnp.linalg.solve(system.metric(q), p)
         return da.model.project(system, q, own), own
 
 

@@ -8,7 +8,7 @@ from studies.fibred import FibredVerlet, TripleJump
 
 import dalembert as da
 from dalembert.diagnostics.coupled import CoupledSystem
-from dalembert.numerics import over_rows
+from dalembert.kernels import over_rows
 
 METHODS: dict[str, da.Method] = {
     "DLA0.5": da.DLA(0.5),

@@ -33,6 +33,7 @@ from dalembert.diagnostics.stepmap import (
     reversibility_defect,
     volume_along,
 )
+from dalembert.kernels import over_rows
 from dalembert.methods import Claims, Method
 from dalembert.model import (
     Mechanics,
@@ -44,7 +45,7 @@ from dalembert.model import (
     moving_energy,
     total_energy,
 )
-from dalembert.numerics import Vector, is_syntactically_constant, over_rows
+from dalembert.numerics import Vector, is_syntactically_constant
 from dalembert.simulation import MotionWarning, Trajectory, simulate
 
 # A defect of a step below this fraction of the state is rounding: a few hundred operations, and Newton's last digits.

@@ -6,9 +6,9 @@ import numpy as np
 from jax import Array
 
 from dalembert.diagnostics.inputs import one_run
+from dalembert.kernels import over_rows
 from dalembert.methods import FrameGradient
 from dalembert.model import Mechanics, as_arrays, lower, moving_energy
-from dalembert.numerics import over_rows
 from dalembert.simulation import Trajectory
 
 

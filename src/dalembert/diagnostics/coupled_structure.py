@@ -7,7 +7,8 @@ from jaxtyping import Float
 
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.floquet import Averaging, averaging, driver_at, driver_phases, section
-from dalembert.numerics import Vector, over_rows
+from dalembert.kernels import over_rows
+from dalembert.numerics import Vector
 
 # The threshold for ranks and defects of matrices that are known to rounding.
 _ZERO = 1e-8

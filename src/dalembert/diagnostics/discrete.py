@@ -16,6 +16,7 @@ from jaxtyping import Float
 from dalembert.diagnostics.inputs import as_rows
 from dalembert.diagnostics.stepmap import as_shared
 from dalembert.discrete import projectors
+from dalembert.kernels import over_rows
 from dalembert.methods import Method, Reflecting
 from dalembert.model import (
     Mechanics,
@@ -26,7 +27,7 @@ from dalembert.model import (
     nearest_velocity,
     total_energy,
 )
-from dalembert.numerics import Vectors, jit_fast_compile, matvec, over_rows, solve_spd
+from dalembert.numerics import Vectors, jit_fast_compile, matvec, solve_spd
 
 
 class DiscreteLaws(NamedTuple):

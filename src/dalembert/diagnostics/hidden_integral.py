@@ -10,8 +10,9 @@ from jax import Array, lax
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.floquet import Orbit, crossings, driver_at, orbit, section
 from dalembert.diagnostics.inputs import one_run
+from dalembert.kernels import over_rows
 from dalembert.model import TOLERANCE, System
-from dalembert.numerics import Vector, current, over_rows
+from dalembert.numerics import Vector, current
 from dalembert.simulation import Trajectory
 
 SUBSTEPS = 12

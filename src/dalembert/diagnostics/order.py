@@ -6,6 +6,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.diagnostics.inputs import as_rows
+from dalembert.kernels import over_rows
 from dalembert.methods import Method, Reference
 from dalembert.model import (
     Mechanics,
@@ -17,7 +18,7 @@ from dalembert.model import (
     nearest_velocity,
     project,
 )
-from dalembert.numerics import Vector, over_rows, solve_spd
+from dalembert.numerics import Vector, solve_spd
 from dalembert.simulation import SimulationError, ensemble, simulate
 
 # The rounding of a few hundred steps and of the reference, relative to the size of the motion.

@@ -9,8 +9,8 @@ from jax import Array
 from jaxtyping import Float
 
 from dalembert.diagnostics.inputs import one_run
+from dalembert.kernels import over_rows
 from dalembert.model import System, as_arrays, lower
-from dalembert.numerics import over_rows
 from dalembert.simulation import Trajectory
 
 # A difference of this order passes an alternating part and suppresses a smooth one by (h/time scale)^8.

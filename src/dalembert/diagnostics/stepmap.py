@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.inputs import as_rows, one_run
+from dalembert.kernels import over_rows
 from dalembert.methods import Method
 from dalembert.model import (
     Mechanics,
@@ -24,7 +25,7 @@ from dalembert.model import (
     nearest_frame,
     orthonormal_frame,
 )
-from dalembert.numerics import Vector, Vectors, over_rows
+from dalembert.numerics import Vector, Vectors
 from dalembert.simulation import Trajectory, simulate
 
 # Central differences of order six; exact to rounding for maps as smooth as a step.

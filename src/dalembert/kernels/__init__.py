@@ -3,6 +3,7 @@
 from dalembert.kernels.adjoint import Adjoint
 from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.native import Loop, lanes_here, many, pack
+from dalembert.kernels.rows import over_rows
 from dalembert.kernels.scalars import Scalars, join, scalarise, split
 from dalembert.kernels.sine_cosine import sincos
 
@@ -14,6 +15,7 @@ __all__ = [
     "join",
     "lanes_here",
     "many",
+    "over_rows",
     "pack",
     "scalarise",
     "sincos",

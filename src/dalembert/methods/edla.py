@@ -22,6 +22,7 @@ from dalembert.discrete import (
     check_rules,
     spacetime_constraint,
 )
+from dalembert.kernels import over_rows
 from dalembert.methods.base import Claims, Method, Report, State, Status, solve_velocity
 from dalembert.methods.reflecting import half_kick
 from dalembert.model import (
@@ -34,7 +35,7 @@ from dalembert.model import (
     nearest_velocity,
     total_energy,
 )
-from dalembert.numerics import matvec, newton, over_rows, solve, solve_spd
+from dalembert.numerics import matvec, newton, solve, solve_spd
 
 
 class EDLAMemory(NamedTuple):

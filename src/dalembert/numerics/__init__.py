@@ -5,7 +5,6 @@ from dalembert.numerics.compiling import (
     is_syntactically_constant,
     is_traced,
     jit_fast_compile,
-    over_rows,
 )
 from dalembert.numerics.deprecation import Renamed, renamed_names
 from dalembert.numerics.extrapolation import extrapolated_step
@@ -56,7 +55,6 @@ __all__ = [
     "newton",
     "null_space",
     "one_look",
-    "over_rows",
     "pivot_floor",
     "renamed_names",
     "sine_ratio",

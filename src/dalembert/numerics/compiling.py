@@ -2,11 +2,9 @@
 
 import functools
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import jax
-import numpy as np
 from jax import Array
 
 from dalembert.numerics.fingerprints import current
@@ -72,36 +70,6 @@ def jit_fast_compile(function: Callable) -> Callable:
     """The same for functions that are called only a few times, such as measurements, which compile longer than they
     run."""
     return compiled(function, _HURRY)
-
-
-# Compiled code takes rows in blocks of this length; the last block is padded.
-_BLOCK = 1024
-
-
-@cache
-def _mapped(function: Callable) -> Callable:
-    return jit_fast_compile(lambda shared, *rows: jax.vmap(lambda *row: function(shared, *row))(*rows))
-
-
-def over_rows(function: Callable) -> Callable:
-    """The function that evaluates function(shared, *row) at every row."""
-
-    def call(shared: Any, *rows: Any) -> Any:
-        rows = tuple(np.asarray(x, float) for x in rows)
-        count = len(rows[0])
-        if not count:
-            raise ValueError("there are no rows to work on")
-        parts = []
-        for a in range(0, count, _BLOCK):
-            here = [x[a : a + _BLOCK] for x in rows]
-            missing = _BLOCK - len(here[0])
-            if missing:
-                here = [np.concatenate([x, np.broadcast_to(x[-1:], (missing, *x.shape[1:]))]) for x in here]
-            made = _mapped(function)(shared, *here)
-            parts.append(jax.tree.map(lambda x, kept=_BLOCK - missing: np.asarray(x)[:kept], made))
-        return jax.tree.map(lambda *x: np.concatenate(x), *parts)
-
-    return call
 
 
 def is_syntactically_constant(function: Callable[[Array], Array], q: Array) -> bool:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dalembert.kernels import over_rows
 from dalembert.model import (
     TOLERANCE,
     Trait,
@@ -15,7 +16,7 @@ from dalembert.model import (
     nearest_velocity,
     violates,
 )
-from dalembert.numerics import jit_fast_compile, matvec, over_rows
+from dalembert.numerics import jit_fast_compile, matvec
 from dalembert.reduction.cases import Abelian, Horizontal, Reduced, projected
 from dalembert.reduction.discrete import ReducedLagrangian, displacement, full_step
 from dalembert.reduction.measured import NEAR, complaint, continuous, samples, worst

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.colors import to_hex
 from scipy.spatial.transform import Rotation
 
+from dalembert.kernels import over_rows
 from dalembert.model.scene import Part
-from dalembert.numerics import over_rows
 from dalembert.simulation import Trajectory
 from dalembert.view.meshes import mesh
 from dalembert.view.names import method_name

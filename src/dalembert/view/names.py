@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.kernels import over_rows
 from dalembert.model import Trait, lower
-from dalembert.numerics import over_rows
 from dalembert.simulation import Trajectory
 
 _LETTERS = """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi

@@ -6,12 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.diagnostics.variable_steps import edla_well_posedness
+from dalembert.kernels import over_rows
 from dalembert.lab.studies.drawing import log_axis, panels
 from dalembert.lab.studies.result import Cell, Picture, Result, Table, number
 from dalembert.lab.studies.shared_runs import Lab
 from dalembert.methods import EDLA, FrameGradient, Method, Reference, Status, VariationalDLA
 from dalembert.model import System, as_arrays, lower, total_energy
-from dalembert.numerics import over_rows
 from dalembert.simulation import Trajectory, simulate
 from dalembert.zoo import KnifeEdge, MobileRobot, NonholonomicParticle, RollingDisk
 

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dalembert.diagnostics import CoupledSystem
+from dalembert.kernels import over_rows
 from dalembert.lab.studies.drawing import legend_below, panels, title
 from dalembert.lab.studies.result import Cell, Picture, Result, Table, number, plain_row
 from dalembert.lab.studies.shared_runs import PANELS, Lab, Panel
-from dalembert.numerics import over_rows
 from dalembert.zoo import PendulumCVT
 
 COLOURS = {"oscillating": "#1b7837", "rotating": "#762a83"}

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.diagnostics import parasitic_levels
+from dalembert.kernels import over_rows
 from dalembert.lab.studies.drawing import legend_below, log_axis, panels
 from dalembert.lab.studies.ferraro_fig2 import SOURCE, STYLES
 from dalembert.lab.studies.ferraro_fig5 import blade_speed
@@ -13,7 +14,6 @@ from dalembert.lab.studies.result import Cell, Picture, Result, Table, number
 from dalembert.lab.studies.shared_runs import Lab
 from dalembert.methods import GNI, FrameGradient, Method, parasitic_amplitude
 from dalembert.model import as_arrays, lower, total_energy
-from dalembert.numerics import over_rows
 from dalembert.simulation import Trajectory, simulate
 from dalembert.zoo import ChaplyginSleigh
 

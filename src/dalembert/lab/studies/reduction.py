@@ -10,12 +10,12 @@ from scipy.special import j1
 
 from dalembert.discrete import Retraction
 from dalembert.groups import SE2, SO3, Product, Rn, Torus
+from dalembert.kernels import over_rows
 from dalembert.lab.studies.drawing import panels
 from dalembert.lab.studies.result import Cell, Picture, Result, Table, number
 from dalembert.lab.studies.shared_runs import Lab
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, as_arrays
-from dalembert.numerics import over_rows
 from dalembert.reduction import ReducedRheonomicSystem, ReducedSystem, classify, reduce
 from dalembert.simulation import Trajectory, simulate
 from dalembert.zoo import (

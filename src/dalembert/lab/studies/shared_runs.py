@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.diagnostics import CoupledSystem, Drift, Latitude, drift, running_mean
+from dalembert.kernels import over_rows
 from dalembert.methods import Method, method_from_text
-from dalembert.numerics import Numbers, over_rows
+from dalembert.numerics import Numbers
 from dalembert.simulation import Trajectory, ensemble
 from dalembert.zoo import KnifeEdge, PendulumCVT
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.discrete import Midpoint, momentum_map, momentum_residual, nonholonomic_momentum
+from dalembert.kernels import over_rows
 from dalembert.lab.studies.drawing import log_axis, panels
 from dalembert.lab.studies.ferraro_fig2 import SOURCE
 from dalembert.lab.studies.parasitic import warned
@@ -15,7 +16,6 @@ from dalembert.lab.studies.result import Cell, Picture, Result, Table, number, p
 from dalembert.lab.studies.shared_runs import Lab
 from dalembert.methods import GNI, FrameGradient, parasitic_amplitude
 from dalembert.model import as_arrays, lower
-from dalembert.numerics import over_rows
 from dalembert.simulation import Trajectory, simulate
 from dalembert.zoo import Snakeboard
 

@@ -20,8 +20,8 @@ from dalembert.diagnostics import (
     section,
 )
 from dalembert.diagnostics.series import judged
+from dalembert.kernels import over_rows
 from dalembert.methods import method_from_text
-from dalembert.numerics import over_rows
 from dalembert.simulation import Status, Trajectory, simulate
 from dalembert.view.curves import Panel, panel, panels
 from dalembert.view.explorer.request import ROWS, Request, built, checked, numbers
