@@ -46,7 +46,7 @@ CASES = [
     pytest.param(name, method, id=f"{name}-{method.cli_name}-{getattr(method, 'start', '')}")
     for name in PROBLEMS
     for method in METHODS
-    if name != "sleigh" or method.cli_name.startswith("frame")  # its metric depends on q
+    if name != "sleigh" or da.Trait.VARYING_MASS in method.supports
 ]
 # The coarsest step, the ratio of steps and how many, for each order. High orders settle late and reach
 # rounding soon, so their steps lie close together.
