@@ -552,9 +552,7 @@ COORDINATE_METHODS = (
 @pytest.mark.parametrize("method", COORDINATE_METHODS, ids=lambda m: m.cli_name)
 def test_methods_in_coordinates_refuse_groups(method):
     suslov = da.zoo.Suslov()
-    message = (
-        r"lives on the group SO\(3\)\. Use .*LieGNI\(\).* or Reference\(\), .*: Chart\(Suslov\(\), q0\)"
-    )
+    message = r"lives on the group SO\(3\)\. Use .*LieGNI\(\).* or Reference\(\), .*: Chart\(Suslov\(\), q0\)"
     with pytest.raises(ValueError, match=message):
         da.simulate(suslov, method, *suslov.start(), h=0.1, steps=2)
 

@@ -54,6 +54,19 @@ def test_rows_of_a_system():
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13 * np.max(np.abs(b)))
 
 
+def no_sides(shared, x):
+    """Linear equations without a right side, and without unknowns, as for systems without constraints."""
+    matrix = jnp.outer(x, x) + jnp.eye(3)
+    return jnp.linalg.solve(matrix, jnp.zeros((3, 0))), jnp.linalg.solve(jnp.zeros((0, 0)), jnp.zeros(0)), x
+
+
+def test_empty_matrices():
+    (x,) = at_random(5, (3,))
+    one, two = by_both(no_sides, np.float64(1.0), x)
+    assert [a.shape for a in one] == [b.shape for b in two] == [(5, 3, 0), (5, 0), (5, 3)]
+    np.testing.assert_array_equal(one[2], x)
+
+
 def test_more_rows_than_one_call_takes(monkeypatch):
     monkeypatch.setattr(rows, "_CALL", 64)
     (x,) = at_random(1000, ())
@@ -68,6 +81,17 @@ def test_a_function_without_machine_code_goes_through_xla():
     for _ in range(2):
         assert rows._kernel(ordered, np.float64(2.0), (x,)) is None
     np.testing.assert_array_equal(over_rows(ordered)(np.float64(2.0), x), np.sort(2 * x, axis=1))
+
+
+def test_a_large_function_goes_through_xla(monkeypatch):
+    monkeypatch.setattr(rows, "_LARGEST", 5)
+    x, y = at_random(20, (3,), (3,))
+    assert rows._kernel(dot, np.float64(2.0), (x, y)) is None
+    np.testing.assert_allclose(over_rows(dot)(np.float64(2.0), x, y), 2 * np.sum(x * y, axis=1), atol=1e-14)
+
+
+def dot(shared, x, y):
+    return shared * (x @ y)
 
 
 def test_no_rows():

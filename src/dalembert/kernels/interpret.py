@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -733,7 +734,7 @@ def _substituted(g: Graph, factors: Nodes, inverses: list[Node], columns: Nodes,
 
 
 def _batches(x: Nodes) -> list[Nodes]:
-    return list(x.reshape(-1, *x.shape[-2:]))
+    return list(x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:]))
 
 
 @rule("lu")
@@ -773,7 +774,7 @@ def _factor(g: Graph, matrix: Nodes) -> tuple[list[Node], list[Node], list[Node]
 def _permutation(it: Interpreter, equation, pivots: Nodes):
     g, size = it.graph, equation.params["permutation_size"]
     result = []
-    for line in pivots.reshape(-1, pivots.shape[-1]):
+    for line in pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1]):
         rows = [g.const(i, np.int32) for i in range(size)]
         for k, pivot in enumerate(line):
             other = g.pick(pivot, rows)

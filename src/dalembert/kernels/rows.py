@@ -18,6 +18,8 @@ _known = Recent(256)
 _BLOCK = 1024
 # Machine code takes rows in blocks of a fraction of a second, so that Ctrl-C is prompt.
 _CALL = 65536
+# Functions of more operations than this go through XLA, which compiles large arrays faster.
+_LARGEST = 20_000
 
 
 def over_rows(function: Callable) -> Callable:
@@ -52,7 +54,8 @@ def _kernel(function: Callable, shared: Any, rows: tuple[np.ndarray, ...]) -> tu
                 parameters=jax.tree.map(lambda x: struct(x.shape, x.dtype), shared),
                 start=tuple(struct(x.shape[1:], float) for x in rows),
             )
-            found = (loop, many(loop, [False] * len(loop.parameters)))
+            small = loop.begin.operations <= _LARGEST
+            found = (loop, many(loop, [False] * len(loop.parameters))) if small else ()
         except Unsupported:
             found = ()
         found = _known.keep(key, found)
