@@ -1,12 +1,13 @@
 """Functions evaluated at many rows: machine code and XLA give the same, and each function gets one of them."""
 
-import dalembert as da
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
+
+import dalembert as da
 from dalembert.kernels import over_rows, rows
 from dalembert.model import acceleration, as_arrays, lower
-from jax import lax
 
 SLEIGH = lower(as_arrays(da.zoo.ChaplyginSleigh()))
 
