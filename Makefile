@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MATHJAX := docs/_mathjax/mathjax/tex-svg-full.js
 
-.PHONY: help demo check test soak docs lint benchmarks clean
+.PHONY: help demo check test coverage soak docs lint benchmarks clean
 
 help:
 	@echo "make demo   redo the figures and tables of two published studies, briefly; demo/report.html"
 	@echo "make check  style, types, layers, and the quick tests: about three minutes on two cores"
-	@echo "make test   style, types, layers, and all tests, with the coverage of the source"
+	@echo "make test   style, types, layers, and all tests"
+	@echo "make coverage   all tests, and which lines of the source they run: half as long again as make test"
 	@echo "make soak   random systems, long runs, kills, bit flips for hours; ONLY=systems,lambdas SEED=7 SCALE=0.1"
 	@echo "make docs   the documentation, every example run: docs/_build/html/index.html"
 	@echo "make benchmarks   measure against C and other solvers (ten minutes, on an idle machine); docs/benchmarks.md"
@@ -40,7 +41,11 @@ check: lint
 
 test: lint
 	@echo "== tests"
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report term:skip-covered
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+coverage: $(STAMP)
+	@echo "== tests, with the coverage of the source"
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov=dalembert --cov-report=term:skip-covered
 
 soak: $(STAMP)
 	$(BIN)/python tests/properties/soak.py $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
