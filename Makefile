@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 MATHJAX := docs/_mathjax/mathjax/tex-svg-full.js
 
 .PHONY: help demo check test coverage soak docs lint benchmarks clean
@@ -37,15 +38,15 @@ lint: $(STAMP)
 
 check: lint
 	@echo "== quick tests"
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m core
+	$(PYTEST) -m core
 
 test: lint
 	@echo "== tests"
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
 
 coverage: $(STAMP)
 	@echo "== tests, with the coverage of the source"
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov=dalembert --cov-report=term:skip-covered
+	$(PYTEST) --cov=dalembert --cov-report=term:skip-covered
 
 soak: $(STAMP)
 	$(BIN)/python tests/properties/soak.py $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \

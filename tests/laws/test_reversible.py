@@ -48,8 +48,7 @@ def test_methods_on_d(method, name):
 def test_what_is_not_claimed_fails(method):
     system, q0, v0, _ = make("cvt-rot-0.5")
     assert not method.claims(system).reversible
-    # Of the order of the error of a step, h^(p + 1); rounding leaves 1e-13.
-    assert defect(system, method, q0, v0, 0.1) > 1e-6
+    assert defect(system, method, q0, v0, 0.1) > 1e-3
 
 
 @pytest.mark.parametrize("name", NAMES)

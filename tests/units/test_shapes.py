@@ -26,9 +26,9 @@ def test_a_field_of_another_shape_is_noticed(sol, name):
     Trajectory(**given)
     x = np.asarray(given["q"] if name == "near" else given["t"] if name == "step_data" else given[name])
     kinds = [np.concatenate([x, x]) if x.ndim else x[None], x[..., None], np.full(x.shape, "a")]
-    for wrong in (
-        kinds[:1] if name == "step_data" else kinds
-    ):  # a method may say anything of a step, once per row
+    if name == "step_data":  # a method may say anything of a step, once per row
+        kinds = kinds[:1]
+    for wrong in kinds:
         with pytest.raises(AssertionError, match=f"Trajectory.{name}|Trajectory.(q|v) "):
             Trajectory(**given | {name: {"h": wrong} if name == "step_data" else wrong})
 

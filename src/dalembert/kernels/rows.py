@@ -66,7 +66,7 @@ def _by_kernel(loop: Loop, kernel: Callable, shared: np.ndarray, rows: tuple[np.
     size, lanes = len(rows[0]), lanes_here()
     wide = -(-size // lanes) * lanes
     entries = np.concatenate([x.reshape(size, -1) for x in rows], axis=1)
-    starts = np.ascontiguousarray(np.concatenate([entries, np.repeat(entries[-1:], wide - size, axis=0)]).T)
+    starts = np.ascontiguousarray(np.pad(entries, ((0, wide - size), (0, 0)), mode="edge").T)
     made, own, report = np.empty((len(loop.distinct), wide)), np.zeros((1, wide)), np.empty((1, wide))
     pointers = [x.ctypes.data for x in (shared, own, starts)]
     for a in range(0, wide, _CALL):
