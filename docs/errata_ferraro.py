@@ -10,8 +10,7 @@ import dalembert as da
 from dalembert.diagnostics.discrete import flight_energy, momentum_residuals, phase_determinant
 from dalembert.discrete import Midpoint, projectors
 from dalembert.lab.studies.ferraro_fig5 import PRINTED, products
-from dalembert.methods.lie_gni import keeps_energy
-from dalembert.methods.reflecting import parasitic_amplitude
+from dalembert.methods.gni import keeps_energy, parasitic_amplitude
 from dalembert.numerics import matvec, solve_spd
 
 ZOO = da.zoo

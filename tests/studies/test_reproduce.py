@@ -250,6 +250,6 @@ def test_the_second_process_tells_the_same(outcome, tmp_path):
 
 
 def test_without_the_second_process(tmp_path, monkeypatch):
-    monkeypatch.setattr("dalembert.lab.studies.helper.SCRIPT", "raise SystemExit")
+    monkeypatch.setattr("dalembert.lab.studies.run.SCRIPT", "raise SystemExit")
     outcome = reproduce(("fig4", "table34"), quick=True, folder=tmp_path)
     assert tuple(outcome.results) == ("fig4", "table34")

@@ -7,11 +7,9 @@ from dalembert.methods.discrete_gradient import DiscreteGradient
 from dalembert.methods.dla import DLA, DLA01
 from dalembert.methods.edla import EDLA, well_posedness
 from dalembert.methods.frame_gradient import FrameGradient
-from dalembert.methods.gni import GNI
+from dalembert.methods.gni import GNI, LieGNI, Reflecting, parasitic_amplitude
 from dalembert.methods.leapfrog import LeapFrog
-from dalembert.methods.lie_gni import LieGNI
 from dalembert.methods.reference import Reference
-from dalembert.methods.reflecting import Reflecting, parasitic_amplitude
 from dalembert.methods.variational import VariationalDLA
 
 __all__ = [

@@ -18,11 +18,9 @@ from dalembert.methods.discrete_gradient import DiscreteGradient
 from dalembert.methods.dla import DLA, DLA01
 from dalembert.methods.edla import EDLA
 from dalembert.methods.frame_gradient import FrameGradient
-from dalembert.methods.gni import GNI
+from dalembert.methods.gni import GNI, STARTS, LieGNI
 from dalembert.methods.leapfrog import LeapFrog
-from dalembert.methods.lie_gni import LieGNI
 from dalembert.methods.reference import Reference
-from dalembert.methods.reflecting import STARTS
 from dalembert.methods.variational import VariationalDLA
 from dalembert.model import kind_from_module, wrong
 

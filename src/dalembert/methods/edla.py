@@ -24,7 +24,7 @@ from dalembert.discrete import (
 )
 from dalembert.kernels import over_rows
 from dalembert.methods.base import Claims, Method, Report, State, Status, solve_velocity
-from dalembert.methods.reflecting import half_kick
+from dalembert.methods.gni import half_kick
 from dalembert.model import (
     Mechanics,
     System,

@@ -1,25 +1,203 @@
-"""The geometric nonholonomic integrator, in coordinates."""
+"""The geometric nonholonomic integrators, in coordinates and on groups: free steps, and reflections between them."""
 
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+from jax import Array, lax
 
 from dalembert.discrete import (
     DiscreteLagrangian,
     Midpoint,
+    Retraction,
     as_lagrangian,
     check_lagrangian,
     check_rules,
     legendre_minus,
     partial_derivatives,
 )
-from dalembert.methods.base import Claims, Report, State, solve_velocity
-from dalembert.methods.reflecting import Reflecting
-from dalembert.model import Mechanics, System, Trait, lower
-from dalembert.numerics import is_syntactically_constant, matvec, solve, solve_spd
+from dalembert.discrete.lagrangians import MAPS, is_one_of, is_whole, plain, pull
+from dalembert.groups import coadjoint
+from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
+from dalembert.model import (
+    Group,
+    Mechanics,
+    System,
+    Trait,
+    acceleration,
+    lower,
+    multipliers,
+    nearest_velocity,
+    project,
+    reaction,
+)
+from dalembert.numerics import (
+    compiled,
+    extrapolated_step,
+    is_syntactically_constant,
+    matvec,
+    newton,
+    solve,
+    solve_spd,
+)
+
+STARTS = ("half-kick", "momentum", "exact")
+# A run warns of the parasitic part of the velocity if it has grown tenfold and exceeds this fraction of the speed.
+_LOUD = 1e-2
+
+
+class ReflectingMemory(NamedTuple):
+    """The method's own velocity u = M^-1 p^-, and the number of steps since the last restart."""
+
+    u: Array
+    count: Array
+
+
+def half_kick(m: Mechanics, q: Array, v: Array, h: Array) -> Array:
+    """v + (h/2) M^-1 A^T lam with the multipliers of the exact motion."""
+    return v + 0.5 * h * reaction(m, q, acceleration(m, q, v)[1])
+
+
+class Reflecting(Method):
+    """A free flight of the discrete Lagrangian from (q0, p^-) to (q1, p^+), then p^- = (P - Q)^T p^+ at q1.
+
+    Subclasses define `free_step(system, q0, u, h)`, which returns q1, the velocity M^-1 p^+ and the report, and
+    `departure(system, q0, q1, h)`, which returns the velocity M^-1 p^- with which a flight from q0 ends at q1.
+    Memory: u = M^-1 p^-. The phase space is all of TQ: in addition to the motion, u has a parasitic part normal to D
+    that changes sign every step. start="half-kick" leaves it at O(h^3) and "momentum" at O(h); "exact" takes q1 from
+    the exact motion. Every `restart_every` steps the parasitic part is removed, for motions that contract volume,
+    where it must grow. The multipliers of a row are the exact ones to order 2, plus the parasitic part times 2/h,
+    which is O(1) after "momentum" and O(h) after "exact".
+    """
+
+    start: Literal["half-kick", "momentum", "exact"] = eqx.field(
+        default="half-kick", static=True, kw_only=True
+    )
+    restart_every: int | None = eqx.field(default=None, static=True, kw_only=True, converter=plain)
+    supports = Method.supports | {Trait.VARYING_MASS}
+    parasitic = True
+
+    def __check_init__(self):
+        name = type(self).__name__
+        if not is_one_of(self.start, STARTS):
+            raise ValueError(f"{name} has no start {self.start!r}; choose one of: {', '.join(STARTS)}")
+        n = self.restart_every
+        if n is not None and (not is_whole(n) or not 1 <= n < 2**62):
+            raise ValueError(f"{name}: restart_every must be None or a whole number of at least 1, got {n!r}")
+
+    def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
+        """M^-1 p^- of the flight from q0 to q1."""
+        raise NotImplementedError(f"{type(self).__name__} does not define departure")
+
+    def reflect(self, m: Mechanics, q: Array, plus: Array) -> tuple[Array, Array]:
+        """P u and (P - Q) u for u = M^-1 p^+."""
+        v = nearest_velocity(m, q, plus)
+        return v, 2 * v - plus
+
+    def init(self, m: Mechanics, state: State, h: Array) -> ReflectingMemory:
+        q, v, t = state.q, state.v, state.t
+        u, here = v, m.at(t)
+        if self.start == "half-kick":
+            u = half_kick(here, q, v, h)
+        elif self.start == "exact":
+            n, clock = q.shape[0], jnp.zeros((), q.dtype) if t is None else t
+
+            def field(z):
+                q, v, now = z[:n], z[n:-1], m.at(z[-1])
+                return jnp.concatenate(
+                    [now.space.velocity(q, v), acceleration(now, q, v)[0], jnp.ones(1, q.dtype)]
+                )
+
+            z = jnp.concatenate([q, v, clock[None]])
+            u = self.departure(here, q, extrapolated_step(field, z, h)[:n], h)
+        return ReflectingMemory(u, jnp.zeros((), jnp.int32))
+
+    def step(self, m: Mechanics, state: State, memory: ReflectingMemory, h: Array):
+        q1, plus, report = self.free_step(m.at(state.t), state.q, memory.u, h)
+        new = state.moved(q1, state.v, h)
+        here = m.at(new.t)
+        v1, u1 = self.reflect(here, q1, plus)
+        count = memory.count
+        if self.restart_every is not None:
+            count = count + 1
+            due = count == self.restart_every
+            u1 = lax.cond(due, lambda: half_kick(here, q1, v1, h), lambda: u1)
+            count = jnp.where(due, 0, count).astype(jnp.int32)
+        return new._replace(v=v1), ReflectingMemory(u1, count), report
+
+    def output(self, m: Mechanics, state: State, memory: ReflectingMemory, h: Array) -> tuple[Array, Array]:
+        here = m.at(state.t)
+        return memory.u, multipliers(here, state.q, (memory.u - state.v) * (2 / h))
+
+    def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, ReflectingMemory]:
+        return State(q, nearest_velocity(m, q, u)), ReflectingMemory(u, jnp.zeros((), jnp.int32))
+
+    def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
+        return u - 2 * project(m, q, u)  # swaps p^- and -p^+
+
+    @property
+    def native_gradients(self) -> bool:
+        return self.start != "exact"  # a loop computes the exact motion
+
+    def composable(self) -> str | None:
+        return (
+            "it lives on all of TQ with a sign-alternating parasitic mode, which unequal steps excite; compose "
+            "FrameGradient() or DLA01()"
+        )
+
+    def remarks(self, trajectory: Any) -> list[str]:
+        """A warning if the parasitic mode has grown to a visible size."""
+        if self.restart_every is not None or len(trajectory.t) < 3:
+            return []
+        speed = np.max(np.abs(trajectory.v), axis=-1)
+        normal = np.max(np.abs(np.asarray(trajectory.v_full) - np.asarray(trajectory.v)), axis=-1)
+        loudest = int(np.nanargmax(normal))
+        loud = max(_LOUD * np.nanmax(speed), 2 * normal[0])
+        if not normal[loudest] > loud:
+            return []  # no need to look closer
+        since = float(trajectory.t[int(np.argmax(normal > loud))])
+        rows = np.array([0, 1, 2, loudest])
+        sizes = parasitic_amplitude(trajectory, rows)
+        first, last = float(np.max(sizes[:3])), float(sizes[3])
+        if not last > max(10 * first, _LOUD * np.nanmax(speed)):
+            return []
+        cure = ", or FrameGradient()" * (Trait.COORDINATES in lower(trajectory.system).traits)
+        return [
+            f"the parasitic mode of {self.cli_name} has grown from {first:.1e} to {last:.1e} (velocity normal to "
+            f"the constraint, changing sign every step) and matters from t = {since:.6g}: the motion is wrong from "
+            "there on, although its energy may look right. Use restart_every=20 (:restart=20 on the command "
+            f"line){cure}"
+        ]
+
+
+def _alternating(m: Mechanics, q: Array, v: Array, u: Array, h: Array) -> Array:
+    """The kinetic length of the part of the own velocity that is neither v nor half a kick."""
+    extra = u - half_kick(m, q, v, h)
+    return jnp.sqrt(jnp.sum(extra * matvec(m.metric(q), extra)))
+
+
+@compiled
+def _amplitudes(m: Mechanics, t: Array, q: Array, v: Array, u: Array, h: Array) -> Array:
+    return jax.vmap(lambda t, q, v, u: _alternating(m.at(t), q, v, u, h))(t, q, v, u)
+
+
+def parasitic_amplitude(trajectory: Any, rows: Any = slice(None)) -> np.ndarray:
+    """The size of the parasitic mode at rows of a run by a method on TQ: the kinetic length of u - v - half a kick.
+
+    The half kick (h/2) M^-1 A^T lam uses the exact multipliers, so that only the mode and O(h^3) remain.
+    """
+    if trajectory.system is None or trajectory.method is None:
+        raise ValueError("the parasitic amplitude needs the system, which this trajectory was loaded without")
+    if not trajectory.method.parasitic:
+        raise ValueError(
+            f"{trajectory.method.cli_name} has no parasitic mode of this kind; GNI() and LeapFrog() have"
+        )
+    if np.ndim(trajectory.q) != 2:
+        raise ValueError("the parasitic amplitude is that of one run; take sol.member(i) of an ensemble")
+    parts = (np.asarray(x)[rows] for x in (trajectory.t, trajectory.q, trajectory.v, trajectory.v_full))
+    return np.asarray(_amplitudes(trajectory.system, *parts, np.asarray(trajectory.h, float)))
 
 
 def constant(m: Mechanics, *names: str) -> bool:
@@ -99,3 +277,86 @@ def spelled(name: str, option: str, usual: str, method: Reflecting) -> str:
     if method.restart_every is not None:
         options.append(f"restart={method.restart_every}")
     return f"{name}:{','.join(options)}" if options else name
+
+
+class LieGNI(Reflecting):
+    """The geometric nonholonomic integrator on a Lie group, for any inertia and body constraint a(g): order 2.
+
+    Equations: [ferraro2008] section 4.2, with L_d(g0, g1) = (h/2) <I xi, xi> for g0^-1 g1 = W = tau(h xi) and
+    momenta moved to the identity from the left:
+        (dtau^-1_{h xi})^T I xi = p_0,   g1 = g0 W,   p^+ = Ad_W^T p_0,   p_1 = (1 - 2 Q(g1)^T) p^+.
+    A potential adds (h/2)(V(g0) + V(g1)) to -L_d, that is, two half kicks. tau is exp, the Cayley map, or `mid` on
+    SE(2). dtau^-1 is trivialised on the right, and Ad^* stands for (Ad_W)^T, without an inverse.
+    Memory: u = I^-1 p; see Reflecting.
+    """
+
+    retraction: str = eqx.field(
+        default="exp", static=True, converter=lambda x: x.name if isinstance(x, Retraction) else x
+    )
+    supports = frozenset({Trait.GROUP, Trait.VARYING_MASS})
+
+    def __check_init__(self):
+        if not isinstance(self.retraction, str):
+            raise ValueError(
+                f"LieGNI needs a retraction by its name, one of: {', '.join(MAPS)}, or as Retraction(name); got "
+                f"{self.retraction!r}"
+            )
+
+    def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
+        group = m.space
+        tau, dtau_inverse = group.retraction(self.retraction)
+        mass = m.metric(q)
+        p = matvec(mass, u) - 0.5 * h * pull(m, q)
+        guess = solve_spd(mass, p)
+
+        def equations(xi):
+            return solve_spd(mass, matvec(dtau_inverse(h * xi).T, matvec(mass, xi)) - p)
+
+        size = jnp.sum(jnp.abs(guess)) + jnp.finfo(q.dtype).tiny
+        xi, info = newton(equations, guess, 1 / size)
+        w = tau(h * xi)
+        q1 = group.restore(group.multiply(q, w))
+        arriving = coadjoint(group, w, p) - 0.5 * h * pull(m, q1)
+        return q1, solve_spd(mass, arriving), Report(*info)
+
+    def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
+        rule = Retraction(self.retraction)  # pyright: ignore[reportArgumentType]
+        u = rule.velocity(m, q0, q1, h)
+        return solve(m.metric(q0), -rule.partial_derivatives(m, q0, q1, u, h)[0])
+
+    def check(self, system: System | Mechanics) -> None:
+        super().check(system)
+        lower(system).space.retraction(self.retraction)
+
+    def claims(self, system: System) -> Claims:
+        m = lower(system)
+        return Claims(
+            2,
+            energy=self.restart_every is None
+            and constant(m, "potential")
+            and keeps_energy(m.space, m.metric(m.space.identity()), self.retraction),
+            reversible=self.restart_every is None,
+            on_constraint=not m.constrained,
+            fibred=True,
+        )
+
+    @property
+    def cli_name(self) -> str:
+        return spelled("lie-gni", self.retraction, "exp", self)
+
+
+def keeps_energy(group: Group, inertia: Array, retraction: str) -> bool:
+    """Whether a free flight conserves the energy exactly: H(Ad_W^T p) = H(p) for the p that belongs to W.
+
+    This holds for bi-invariant metrics (Theorem 1 of [ferraro2008]), and it may hold for others. The function measures
+    it for a few velocities.
+    """
+    tau, dtau_inverse = group.retraction(retraction)
+    directions = jnp.cos(jnp.arange(3 * group.dimension, dtype=float).reshape(3, -1) * 1.7 + 0.3)
+    for x in directions:
+        p = matvec(dtau_inverse(x).T, matvec(inertia, x))
+        after = coadjoint(group, tau(x), p)
+        before, after = (jnp.sum(y * solve(inertia, y)) for y in (p, after))
+        if not abs(after - before) <= 1e-12 * before:
+            return False
+    return True

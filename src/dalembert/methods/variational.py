@@ -19,7 +19,7 @@ from dalembert.discrete import (
     constraint_value,
 )
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
-from dalembert.methods.reflecting import half_kick
+from dalembert.methods.gni import half_kick
 from dalembert.model import (
     Mechanics,
     System,

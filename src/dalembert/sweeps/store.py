@@ -19,6 +19,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import zarr
+from filelock import FileLock, Timeout
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from dalembert.simulation.durable import (
@@ -37,7 +38,6 @@ from dalembert.simulation.durable import (
 )
 from dalembert.simulation.storage import versions
 from dalembert.sweeps.layout import Layout, Preview
-from dalembert.sweeps.lock import locked
 from dalembert.sweeps.spec import DRAWN, METHOD, START, STEP, Spec, named
 
 FORMAT, KIND = 2, "dalembert sweep"
@@ -457,3 +457,33 @@ def _short(value: Any) -> str:
     if len(text) <= 200:
         return text
     return f"{text[:60]} ... {text[-20:]} (digest {hashlib.sha256(text.encode()).hexdigest()[:8]})"
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock; raise ValueError where another process holds it."""
+    lock = FileLock(path, timeout=0, mode=0o644)
+    try:
+        lock.acquire()
+    except Timeout:
+        holder = path.read_text(errors="replace")[:32].strip()
+        who = f"another sweep (process {holder})" if holder else "another sweep"
+        raise ValueError(f"{who} is writing to {path.parent}; wait for it, or choose another store") from None
+    try:
+        path.write_text(str(os.getpid()))
+        yield
+    finally:
+        lock.release()
+
+
+def is_locked(path: Path) -> bool:
+    """Whether some process holds the lock."""
+    if not path.exists():
+        return False
+    try:
+        with FileLock(path, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:  # the file cannot be opened for writing here, so nobody here writes to the store
+        return False

@@ -16,10 +16,9 @@ from dalembert.simulation.durable import Damaged
 from dalembert.simulation.progress import progress_bar
 from dalembert.sweeps.errors import SweepError
 from dalembert.sweeps.layout import check_spec, check_store, layout_of
-from dalembert.sweeps.lock import is_locked
 from dalembert.sweeps.reading import Find, read
 from dalembert.sweeps.scheduling import EngineLost, engine
-from dalembert.sweeps.store import LOCK, Store, create, difference, held, is_sweep
+from dalembert.sweeps.store import LOCK, Store, create, difference, held, is_locked, is_sweep
 from dalembert.sweeps.work import Done, expected
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from dalembert.simulation import Trajectory
-from dalembert.view.curves import Panel, panels
 from dalembert.view.films import FRAMES, Film, Moving, film
 from dalembert.view.meshes import PAINTS, mesh
 from dalembert.view.names import method_name, step_words, system_name
+from dalembert.view.style import Panel, panels
 
 # Places that differ by less than this fraction of the picture are the same; a screen has a few thousand pixels.
 STILL = 1e-6

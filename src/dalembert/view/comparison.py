@@ -13,9 +13,18 @@ from matplotlib.figure import Figure
 from dalembert.model import Trait, as_arrays
 from dalembert.simulation import Trajectory
 from dalembert.view import names as named
-from dalembert.view.curves import draw_deviation, mean_window, name_deviation
 from dalembert.view.plots import Plots
-from dalembert.view.style import Panels, axes, run_styles, stacked, title, width_of
+from dalembert.view.style import (
+    Panels,
+    axes,
+    draw_deviation,
+    mean_window,
+    name_deviation,
+    run_styles,
+    stacked,
+    title,
+    width_of,
+)
 
 KINDS = ("all", "path", "energy", "constraint", "integrals")
 SIZES = {"path": (6.4, 4.4), "energy": (8.6, 3.6), "constraint": (8.6, 3.6)}

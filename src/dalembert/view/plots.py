@@ -12,16 +12,19 @@ from matplotlib.patches import Circle
 from dalembert import groups
 from dalembert.simulation import Trajectory
 from dalembert.view import names as named
-from dalembert.view.curves import draw_deviation, draw_residual, mean_window, name_deviation
 from dalembert.view.style import (
     COLOURS,
     FLOOR,
     Panels,
     axes,
+    draw_deviation,
+    draw_residual,
     envelope,
     extremes,
     log_ticks,
+    mean_window,
     method_style,
+    name_deviation,
     short_numbers,
     stacked,
     title,

@@ -23,10 +23,10 @@ from dalembert.diagnostics.series import judged
 from dalembert.kernels import over_rows
 from dalembert.methods import method_from_text
 from dalembert.simulation import Status, Trajectory, simulate
-from dalembert.view.curves import Panel, panel, panels
 from dalembert.view.explorer.request import ROWS, Request, built, checked, numbers
 from dalembert.view.films import Film, film
 from dalembert.view.names import Quantity, integrals, method_name
+from dalembert.view.style import Panel, panel, panels
 
 
 @dataclass(frozen=True)
