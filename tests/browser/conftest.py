@@ -1,5 +1,6 @@
 """A browser for the tests, and pages that write down what they ask for and complain about."""
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -40,9 +41,18 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture
-def quiet_page(browser) -> Iterator[QuietPage]:
-    """A new page, 1280 x 800; its `requests` and `errors` grow while the test runs."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light")
+@contextlib.contextmanager
+def opened(browser: Any, pixels: float = 1.0) -> Iterator[QuietPage]:
+    """A new page, 1280 x 800, with `pixels` of the picture to a pixel of the page."""
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 800}, color_scheme="light", device_scale_factor=pixels
+    )
     yield QuietPage(context.new_page()).watch()
     context.close()
+
+
+@pytest.fixture
+def quiet_page(browser) -> Iterator[QuietPage]:
+    """A new page; its `requests` and `errors` grow while the test runs."""
+    with opened(browser) as page:
+        yield page
