@@ -554,6 +554,69 @@ def test_a_start_off_the_constraint_is_nan_or_projected():
         run(Plane(), v0=np.asarray(off))
 
 
+class Heavy(da.System):
+    """Its mass matrix is constant if `varies` is zero."""
+
+    coordinates = ("x", "y")
+    varies: float = 0.5
+
+    def metric(self, q):
+        return jnp.eye(2).at[1, 1].add(self.varies * q[0] ** 2)
+
+    def potential(self, q):
+        return q[1]
+
+
+HALF_TURNS = made(angles=("x",), potential=lambda q: jnp.sin(q[0] / 2), name="HalfTurns")
+MAGNETIC = da.system(coordinates=("x", "y"), lagrangian=lambda q, v: 0.5 * v @ v + q[0] * v[1] - 1e10)
+TWISTED = da.system(
+    coordinates=("x", "y"),
+    metric=lambda q: jnp.eye(2),
+    constraints=lambda q: jnp.array([[jnp.sin(q[0]), -1.0]]),
+    frame=lambda q: jnp.array([[1.0], [q[0]]]),
+)
+
+
+@pytest.mark.parametrize(
+    ("system", "method", "status", "words"),
+    [
+        (Heavy(), da.LeapFrog(), da.Status.NOT_DEFINED, "mass matrix of Heavy"),
+        (Heavy(), da.Composition(da.DLA01(), 4), da.Status.NOT_DEFINED, "mass matrix of Heavy"),
+        (MAGNETIC, da.FrameGradient(), da.Status.NOT_DEFINED, "minus a potential"),
+        (HALF_TURNS, da.LeapFrog(), da.Status.CONTRADICTION, "full turns"),
+        (TWISTED, da.FrameGradient(), da.Status.CONTRADICTION, "contradict each other"),
+    ],
+    ids=["mass", "mass, composed", "magnetic", "half turns", "frame"],
+)
+def test_what_is_refused_outside_is_nan_inside(system, method, status, words):
+    def end(q):
+        return da.simulate(system, method, q, np.array([2.0, 0.0]), h=0.1, steps=5)
+
+    with pytest.raises(ValueError, match=words):
+        end(np.zeros(2))
+    sol = jax.jit(end)(jnp.zeros(2))
+    assert da.Status.from_code(int(sol.code)) is status
+    assert np.all(np.isnan(sol.q))
+    assert np.all(np.isnan(jax.jit(jax.jacrev(lambda q: end(q).q[-1]))(jnp.zeros(2))))
+    assert "outside of jax.jit" in status.remedy
+
+
+def test_parameters_that_make_a_method_undefined():
+    """For some values of a traced parameter, or for some members, the mass matrix is not constant."""
+
+    def end(varies, method):
+        return da.simulate(Heavy(varies), method, [1.0, 0.0], [1.0, 0.0], h=0.1, steps=5).q[-1, 1]
+
+    leapfrog = jax.jit(lambda varies: end(varies, da.LeapFrog()))
+    assert leapfrog(0.0) == pytest.approx(-0.125, abs=1e-15)  # -t^2/2 exactly, but for rounding
+    assert np.isnan(leapfrog(0.5))
+    assert np.isfinite(jax.jit(lambda varies: end(varies, da.FrameGradient()))(0.5))
+    run = ([1.0, 0.0], [1.0, 0.0])
+    with pytest.raises(ValueError, match=r"1 member \(2\): LeapFrog is defined for a constant mass matrix"):
+        da.ensemble(Heavy(np.array([0.0, 0.0, 0.5])), da.LeapFrog(), *run, h=0.1, steps=5)
+    assert da.ensemble(Heavy(np.zeros(3)), da.LeapFrog(), *run, h=0.1, steps=5).q.shape == (3, 6, 2)
+
+
 def test_a_run_inside_a_systems_function_does_not_hang():
     class Nested(Bare):
         def potential(self, q):

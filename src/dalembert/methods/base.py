@@ -25,6 +25,11 @@ class Status(enum.Enum):
     OFF_CONSTRAINT = "the start velocity violates the constraint"
     NOT_DEFINITE = "the mass matrix at the start is not positive definite"
     NO_ELEMENT = "the start is not an element of the group"
+    NOT_DEFINED = (
+        "the method is not defined for this system: its mass matrix depends on q, or its Lagrangian is not kinetic "
+        "minus potential energy"
+    )
+    CONTRADICTION = "the functions of the system contradict each other, or full turns of an angle change them"
 
     @property
     def code(self) -> int:
@@ -43,6 +48,7 @@ class Status(enum.Enum):
 
 
 _EQUAL = "try FrameGradient(), which keeps the energy with equal steps"
+_EXACTLY = "run it once outside of jax.jit and jax.grad, where the error says exactly what is wrong"
 _REMEDIES = {
     Status.OK: "nothing",
     Status.NOT_SOLVED: "try a smaller h, or another method",
@@ -55,6 +61,8 @@ _REMEDIES = {
     Status.OFF_CONSTRAINT: "start with a velocity that the constraint allows, or say project=True",
     Status.NOT_DEFINITE: "check that masses and moments of inertia are positive",
     Status.NO_ELEMENT: "start with an element of the group",
+    Status.NOT_DEFINED: _EXACTLY,
+    Status.CONTRADICTION: _EXACTLY,
 }
 
 

@@ -25,7 +25,7 @@ from dalembert.model.geometry import (
 from dalembert.model.group_system import Chart, GroupSystem
 from dalembert.model.naming import from_module, kind_from_module, raised, wrong
 from dalembert.model.rheonomic import RheonomicSystem, SpaceTime
-from dalembert.model.sampling import TOLERANCE, Sample, is_constant_metric, is_mechanical, observed, sample
+from dalembert.model.sampling import TOLERANCE, Sample, faults_around, is_symmetric, observed, sample
 from dalembert.model.symmetry import Symmetry
 from dalembert.model.systems import Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
@@ -47,9 +47,9 @@ __all__ = [
     "check_start",
     "check_system",
     "check_turns",
+    "faults_around",
     "from_module",
-    "is_constant_metric",
-    "is_mechanical",
+    "is_symmetric",
     "kind_from_module",
     "lower",
     "moving_energy",

@@ -9,7 +9,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.model.sampling import NOISE, ROUNDING, TOLERANCE, Sample, samples, units
+from dalembert.model.sampling import (
+    ROUNDING,
+    TOLERANCE,
+    Sample,
+    changes_by_turns,
+    contradicts,
+    is_symmetric,
+    samples,
+    units,
+)
 from dalembert.model.sampling import sample as sample_of
 from dalembert.model.systems import Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
@@ -112,8 +121,7 @@ def _check_lagrangian(system: Mechanics, q: np.ndarray, sample: Sample) -> None:
             raise ValueError(f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}): {value}")
     # Scaling to unit diagonal: units as different as kilograms and grams then neither look singular nor hide anything.
     for k, matrix in enumerate(sample.around["mass"]):
-        unit = units(matrix)
-        if np.any(np.abs(matrix - matrix.T) > TOLERANCE * np.outer(unit, unit)):
+        if not is_symmetric(matrix):
             where = f"at ({_at(q, system)})" if k == 0 else "at a configuration near the start"
             raise ValueError(f"{label}: the mass matrix is not symmetric {where}:\n{matrix}")
     scaled = mass / np.outer(units(mass), units(mass))
@@ -157,8 +165,8 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: 
             f"A B should vanish but is\n{a @ sample.given['frame']}"
         )
     for which, what, vanishing in ((0, "constraints and frame", "A B"), (1, "offsets and drift", "A Z - b")):
-        elsewhere = around[np.isfinite(around[:, which]), which]
-        if np.any(elsewhere > TOLERANCE):
+        elsewhere = around[contradicts(sample)[:, which], which]
+        if elsewhere.size:
             raise ValueError(
                 f"{label}: {what} contradict each other{' elsewhere, though they agree at the start' * (not which)}: "
                 f"{vanishing} should vanish but is {np.max(elsewhere):.3g} (relative) at a configuration nearby"
@@ -192,10 +200,7 @@ def _check_angles(system: Mechanics, sample: Sample) -> None:
     """Checks that every function returns the same after full turns of the angles, at all samples."""
     names = [name for name in system.coordinates if name in system.angles]
     turns = sample.turns[:, [system.coordinates.index(name) for name in names]]
-    for function, after in sample.turned.items():
-        before = sample.here[function]
-        off = np.abs(after - before) > _allowance(function, before, sample)
-        off = np.any(off & np.isfinite(after) & np.isfinite(before), axis=tuple(range(1, off.ndim)))
+    for function, off in changes_by_turns(sample).items():
         if np.any(off):
             given = "lagrangian" if function == "potential" and "lagrangian" in system.given else function
             which = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
@@ -206,27 +211,3 @@ def _check_angles(system: Mechanics, sample: Sample) -> None:
                 f"{system.label}: {which} is declared an angle, but {given} changes when it grows by full turns "
                 f"({made}), at {np.sum(off)} of {len(off)} configurations near the start; remove it from `angles`"
             )
-
-
-def _allowance(function: str, values: np.ndarray, sample: Sample) -> np.ndarray:
-    """How much a function's values at the samples may change by rounding, and by angles typed with ten digits."""
-    finite = np.where(np.isfinite(values), values, 0.0)
-    size, velocity = np.abs(finite), np.abs(sample.around["velocity"])
-    unit = units(sample.around["mass"])
-    # Values that vanish up to rounding are compared with the values of the same kind that the motion itself produces.
-    speed = np.max(unit * velocity, axis=1, keepdims=True)
-    if function in ("lagrangian", "potential"):  # an additive constant must not hide a change
-        return TOLERANCE * np.ptp(finite) + NOISE * (size + speed[:, 0] ** 2)
-    if function == "metric":
-        return TOLERANCE * unit[:, :, None] * unit[:, None, :]
-    if function == "constraints":
-        return TOLERANCE * np.max(size / unit[:, None, :], axis=2, keepdims=True) * unit[:, None, :]
-    if function == "frame":
-        return TOLERANCE * np.max(size * unit[:, :, None], axis=1, keepdims=True) / unit[:, :, None]
-    if function == "forces":
-        made = speed * np.max(velocity, axis=1, keepdims=True)
-        return (TOLERANCE * np.max(size / unit, axis=1, keepdims=True) + NOISE * made) * unit
-    if function == "drift":
-        return (TOLERANCE * np.max(size * unit, axis=1, keepdims=True) + NOISE * speed) / unit
-    terms = np.einsum("kij,kj->ki", np.abs(sample.here["constraints"]), velocity)
-    return TOLERANCE * size + NOISE * (terms + np.max(size, initial=0.0))

@@ -9,7 +9,7 @@ from jax import Array
 
 from dalembert.model.systems import FUNCTIONS, Mechanics
 from dalembert.model.traits import Trait
-from dalembert.numerics import jit_fast_compile
+from dalembert.numerics import is_syntactically_constant, jit_fast_compile
 
 # Relative rounding error allowed in identities that should hold exactly (A B = 0, A v = 0, symmetry).
 # User formulas lose a few digits, and states typed with ten digits should pass; real mistakes are far larger.
@@ -62,13 +62,13 @@ SAMPLES = 13
 the distance that the start velocity covers in a unit of time."""
 
 
-def samples(m: Mechanics) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def samples(m: Mechanics, number: int = SAMPLES) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Shifts and velocities, in units that the sample chooses, and numbers of turns; the same on every call."""
     random = np.random.default_rng(20)
     shifts, velocities = random.uniform(-1, 1, (2, SAMPLES, m.velocity_dimension))
     angles = np.array([name in m.angles for name in m.coordinates])
     turns = random.choice([-3.0, -2.0, -1.0, 1.0, 2.0], (SAMPLES, m.dimension)) * angles
-    return shifts, velocities, turns
+    return shifts[:number], velocities[:number], turns[:number]
 
 
 @jit_fast_compile
@@ -83,12 +83,12 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
     natural = jnp.where(jnp.isfinite(natural) & (natural > 0), natural, 1.0)
     place = jnp.zeros(0) if Trait.GROUP in m.traits else jnp.abs(q)
     size = jnp.zeros_like(natural).at[: len(place)].set(place) + natural
-    kind = jnp.arange(SAMPLES) % 3
-    reach = jnp.stack([size, 1 + size, 10 * (1 + size)])[kind] * (jnp.arange(SAMPLES) > 0)[:, None]
+    number = jnp.arange(len(shifts))
+    reach = jnp.stack([size, 1 + size, 10 * (1 + size)])[number % 3] * (number > 0)[:, None]
     around = jax.vmap(lambda x: m.space.displaced(q, x))(shifts * reach)
-    fast = jnp.stack([natural, jnp.full_like(natural, 1 + jnp.max(jnp.abs(v)))])[jnp.arange(SAMPLES) % 2]
+    fast = jnp.stack([natural, jnp.full_like(natural, 1 + jnp.max(jnp.abs(v)))])[number % 2]
     velocities = (velocities * fast).at[0].set(v)
-    ticks = 0.31 * jnp.arange(SAMPLES)
+    ticks = 0.31 * number
     both = (
         {"constraints", "frame"} <= m.given,
         {"offsets", "drift"} <= m.given,
@@ -155,33 +155,86 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
     )
 
 
-def units(mass: np.ndarray) -> np.ndarray:
+def units(mass: Any) -> Any:
     """sqrt(M_ii), the weight of each component of the velocity; one row per matrix if `mass` is a stack of matrices."""
-    return np.sqrt(np.abs(np.diagonal(mass, axis1=-2, axis2=-1)) + np.finfo(float).tiny)
+    return (abs(mass.diagonal(0, -2, -1)) + np.finfo(float).tiny) ** 0.5
 
 
-def is_constant_metric(found: Sample) -> bool:
+# The following functions of a sample take arrays of NumPy, and those of JAX inside code that is being traced.
+
+
+def is_constant_metric(found: Sample) -> Any:
     """Whether the mass matrix is the same at the start and around it, with each entry in units of the diagonal."""
-    around = found.around["mass"]
-    around, unit = around[np.all(np.isfinite(around), axis=(1, 2))], units(found.mass)
-    return bool(np.all(np.abs(around - found.mass) <= TOLERANCE * np.outer(unit, unit)))
+    around, unit = found.around["mass"], units(found.mass)
+    off = abs(around - found.mass) > TOLERANCE * unit[:, None] * unit
+    return ~(off & _finite(around)).any()
 
 
-def is_mechanical(found: Sample) -> bool:
+def is_mechanical(found: Sample) -> Any:
     """Whether the Lagrangian is kinetic energy, quadratic in v, minus a potential, that is, whether dL/dv = M v.
 
     The test compares momenta, because a large potential would drown the difference between energies.
     """
     if "momentum" not in found.around:
-        return True
+        return np.True_
     mass, momentum, velocity = (found.around[name] for name in ("mass", "momentum", "velocity"))
-    expected = np.einsum("kij,kj->ki", mass, velocity)
+    expected = (mass @ velocity[..., None])[..., 0]
     unit = units(mass)
-    bound = (
-        TOLERANCE * np.max(unit * np.abs(velocity) + np.abs(expected) / unit, axis=1, keepdims=True) * unit
-    )
-    good = np.all(np.isfinite(momentum) & np.isfinite(expected), axis=1)
-    return bool(np.all((np.abs(momentum - expected) <= bound)[good]))
+    bound = TOLERANCE * (unit * abs(velocity) + abs(expected) / unit).max(1, keepdims=True) * unit
+    return ~((abs(momentum - expected) > bound) & _finite(momentum) & _finite(expected)).any()
+
+
+def is_symmetric(mass: Any) -> Any:
+    """Whether matrices are symmetric, one answer per matrix; entries are judged in units of the diagonal."""
+    unit = units(mass)
+    off = abs(mass - mass.swapaxes(-1, -2)) > TOLERANCE * unit[..., :, None] * unit[..., None, :]
+    return ~off.any((-2, -1))
+
+
+def contradicts(found: Sample) -> Any:
+    """Whether A B or A Z - b fails to vanish: one row per sample, one column for each of the two products."""
+    products = found.around["products"]
+    return (products > TOLERANCE) & (abs(products) < np.inf)
+
+
+def changes_by_turns(found: Sample) -> dict[str, Any]:
+    """For each function, whether full turns of the angles change its value, at each sample."""
+    result = {}
+    for function, after in found.turned.items():
+        before = found.here[function]
+        off = (abs(after - before) > _allowance(function, before, found)) & (abs(after - before) < np.inf)
+        result[function] = off.any(tuple(range(1, off.ndim)))
+    return result
+
+
+def _finite(x: Any) -> Any:
+    """Which samples are finite, with the axes of x."""
+    axes = tuple(range(1, x.ndim))
+    return (abs(x) < np.inf).all(axes, keepdims=True)
+
+
+def _allowance(function: str, values: Any, sample: Sample) -> Any:
+    """How much a function's values at the samples may change by rounding, and by angles typed with ten digits."""
+    finite = (jnp if isinstance(values, Array) else np).nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+    size, velocity = abs(finite), abs(sample.around["velocity"])
+    unit = units(sample.around["mass"])
+    # Values that vanish up to rounding are compared with the values of the same kind that the motion itself produces.
+    speed = (unit * velocity).max(1, keepdims=True)
+    if function in ("lagrangian", "potential"):  # an additive constant must not hide a change
+        return TOLERANCE * (finite.max() - finite.min()) + NOISE * (size + speed[:, 0] ** 2)
+    if function == "metric":
+        return TOLERANCE * unit[:, :, None] * unit[:, None, :]
+    if function == "constraints":
+        return TOLERANCE * (size / unit[:, None, :]).max(2, keepdims=True) * unit[:, None, :]
+    if function == "frame":
+        return TOLERANCE * (size * unit[:, :, None]).max(1, keepdims=True) / unit[:, :, None]
+    if function == "forces":
+        made = speed * velocity.max(1, keepdims=True)
+        return (TOLERANCE * (size / unit).max(1, keepdims=True) + NOISE * made) * unit
+    if function == "drift":
+        return (TOLERANCE * (size * unit).max(1, keepdims=True) + NOISE * speed) / unit
+    terms = (abs(sample.here["constraints"]) @ velocity[..., None])[..., 0]
+    return TOLERANCE * size + NOISE * (terms + size.max(initial=0.0))
 
 
 def observed(m: Mechanics, found: Sample) -> Mechanics:
@@ -191,3 +244,24 @@ def observed(m: Mechanics, found: Sample) -> Mechanics:
         Trait.GENERAL_LAGRANGIAN: not is_mechanical(found),
     }
     return m.with_traits({trait for trait, found in has.items() if found})
+
+
+_FEW = 4
+"""The start, and one configuration at each of the three distances that a sample looks at. Runs inside other JAX code
+evaluate these every time, whereas runs on plain numbers evaluate all samples once."""
+
+
+def faults_around(m: Mechanics, q: Array, v: Array, supports: frozenset[Trait]) -> tuple[Array, Array]:
+    """Whether a method with these traits is not defined here, and whether the functions contradict each other.
+
+    For code that is being traced. Nothing is evaluated if the formulas alone show that nothing can be wrong.
+    """
+    constant = Trait.VARYING_MASS in supports or is_syntactically_constant(m.metric, q)
+    natural = Trait.GENERAL_LAGRANGIAN in supports or "lagrangian" not in m.given
+    twice = {"constraints", "frame"} <= m.given or {"offsets", "drift"} <= m.given
+    if constant and natural and not twice and not m.angles:
+        return jnp.asarray(False), jnp.asarray(False)
+    found = sample(m, q, v, *samples(m, _FEW))
+    fits = jnp.asarray(constant) | is_constant_metric(found), jnp.asarray(natural) | is_mechanical(found)
+    changed = [contradicts(found).any(), *(x.any() for x in changes_by_turns(found).values())]
+    return ~jnp.all(jnp.stack(fits)), jnp.any(jnp.stack(changed))

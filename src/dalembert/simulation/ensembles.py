@@ -75,13 +75,16 @@ def check_members(
     )
     check_system(system)
     axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])[0]
+    # If all members share one system, the sample around the first start is enough.
+    shared = not any(varied[: len(jax.tree.leaves(system))])
+    faults = _faults(axes, None if shared else method.supports)
     found = []
     for a in range(0, len(q0), 65536):
         part = slice(a, a + 65536)
         systems = jax.tree.unflatten(
             tree, [x[part] if v else x for x, v in zip(leaves, varied, strict=True)]
         )[0]
-        found.append(np.asarray(_faults(axes)(systems, q0[part], v0[part], float(t0))))
+        found.append(np.asarray(faults(systems, q0[part], v0[part], float(t0))))
     found = np.concatenate(found)
     off, bad, negative = (
         np.flatnonzero(found == status.code)
@@ -103,18 +106,31 @@ def check_members(
         )
     method.check(observed(m, check_start(system, q0[0], v0[0], quick_sample, t0)))
     method.check_start(system, q0[0], v0[0], t0)
+    wrong = np.flatnonzero(found)
+    if wrong.size:
+        i = int(wrong[0])
+        system = jax.tree.unflatten(tree, [x[i] if v else x for x, v in zip(leaves, varied, strict=True)])[0]
+        try:
+            method.check(observed(lower(system), check_start(system, q0[i], v0[i], quick_sample, t0)))
+        except ValueError as error:
+            raise ValueError(f"{_members(wrong)}: {error}") from None
+        raise ValueError(f"{system.label}: {Status.from_code(int(found[i])).value}, for {_members(wrong)}")
 
 
 @lru_cache(maxsize=64)
-def _violating(axes_leaves: tuple, axes_tree: Any) -> Callable:
+def _violating(axes_leaves: tuple, axes_tree: Any, supports: frozenset[Trait] | None) -> Callable:
     axes = jax.tree.unflatten(axes_tree, axes_leaves)
-    return compiled(lambda systems, q, v, t: jax.vmap(start_fault, (axes, 0, 0, None))(systems, q, v, t))
+
+    def one(system, q, v, t):
+        return start_fault(system, q, v, t, supports)
+
+    return compiled(lambda systems, q, v, t: jax.vmap(one, (axes, 0, 0, None))(systems, q, v, t))
 
 
-def _faults(axes: Any) -> Callable:
+def _faults(axes: Any, supports: frozenset[Trait] | None) -> Callable:
     """The function that returns, for each member, the code of what is wrong with its start (see `start_fault`)."""
     leaves, tree = jax.tree.flatten(axes, is_leaf=lambda x: x is None)
-    return _violating(tuple(leaves), tree)
+    return _violating(tuple(leaves), tree, supports)
 
 
 def varied_leaves(

@@ -9,7 +9,16 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.methods import Method, State, Status
-from dalembert.model import TOLERANCE, System, lower, nearest_velocity, violates
+from dalembert.model import (
+    TOLERANCE,
+    System,
+    Trait,
+    faults_around,
+    is_symmetric,
+    lower,
+    nearest_velocity,
+    violates,
+)
 from dalembert.numerics import compiled, solve_spd
 
 CAPACITY = 8192
@@ -47,13 +56,16 @@ class Rows(NamedTuple):
     """q without the full turns of its angles, if there are any."""
 
 
-def start_fault(system: System, q: Array, v: Array, t: Any) -> Array:
+def start_fault(
+    system: System, q: Array, v: Array, t: Any, supports: frozenset[Trait] | None = None
+) -> Array:
     """The code of what is wrong with a start, as far as compiled code can tell; zero if nothing is.
 
-    It checks whether q is an element of the group, whether the mass matrix is positive definite, and whether v
-    satisfies the constraint.
+    It checks whether q is an element of the group, whether the mass matrix is symmetric and positive definite, and
+    whether v satisfies the constraint. With `supports`, those of the method, it also checks the properties that show
+    only in the values around the start.
     """
-    m = lower(system).at(t)
+    m, q, v = jax.tree.map(lax.stop_gradient, (lower(system).at(t), q, v))
     mass = m.metric(q)
     bad = jnp.any(violates(m.rows(q), v, m.offsets(q), mass))
     fault = jnp.where(bad, Status.OFF_CONSTRAINT.code, Status.OK.code)
@@ -61,6 +73,11 @@ def start_fault(system: System, q: Array, v: Array, t: Any) -> Array:
     # If the matrix is not positive definite, the solution is not finite.
     definite = jnp.isfinite(jnp.sum(solve_spd(mass / (unit[:, None] * unit), jnp.ones_like(unit))))
     fault = jnp.where(definite, fault, Status.NOT_DEFINITE.code)
+    fault = jnp.where(is_symmetric(mass), fault, Status.CONTRADICTION.code)
+    if supports is not None:
+        unfit, contradiction = faults_around(m, q, v, supports)
+        fault = jnp.where(unfit, Status.NOT_DEFINED.code, fault)
+        fault = jnp.where(contradiction, Status.CONTRADICTION.code, fault)
     return jnp.where(m.space.defect(q) < TOLERANCE, fault, Status.NO_ELEMENT.code)
 
 

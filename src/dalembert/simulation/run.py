@@ -174,7 +174,7 @@ def _traced(system, method, q0, v0, h, t0, steps, save_every, on_failure) -> Tra
         carry, rows = scan(*inner, start, h, steps, save_every)
         code, residual, done = carry.code, carry.residual, carry.step
     index = jnp.asarray(saved_steps(steps, save_every))
-    fault = start_fault(inner[0], q0, v0, t0)
+    fault = start_fault(inner[0], q0, v0, t0, inner[1].supports)
     code = jnp.where(fault == Status.OK.code, code, fault).astype(jnp.int32)
     t = t0 + index * h if rows.t is None else rows.t
     if on_failure == "nan":
