@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import pytest
 from command_line import called
 
 import dalembert as da
-from dalembert.lab.bench import report
+from dalembert.lab.bench import report, yardstick
 from dalembert.lab.bench.naive import dla_half, leapfrog
 from dalembert.lab.bench.peers import contest, fastest, least_lead
 from dalembert.lab.bench.report import claims, where_peers_win
@@ -48,6 +49,25 @@ def test_reduced_equations_are_the_systems(problem):
     np.testing.assert_allclose(
         problem.states(problem.y0), np.concatenate([problem.q0, problem.v0]), atol=1e-15
     )
+
+
+def test_hand_written_c_computes_the_same():
+    """The calls that the sections c and ensemble time return the same states."""
+    library = yardstick.builder().library()
+    if library is None:
+        pytest.skip(yardstick.NO_GCC)
+    system, method = da.zoo.PendulumCVT(eps=0.5), da.LeapFrog()
+    start, parameters = partial(yardstick.c_start, method, system), yardstick.numbers(system)
+    q0, v0 = (np.asarray(x, float) for x in system.start())
+    ours = yardstick.ours_single(system, method, q0, v0)(50)
+    theirs = yardstick.c_single(library.cvt_leapfrog, np.array(start(q0, v0)), parameters, len(q0))(50)
+    # Rounding of fifty steps of a motion of size ten.
+    np.testing.assert_allclose(ours, theirs, atol=1e-11)
+    q, v = yardstick.members(system)
+    states = np.ascontiguousarray(np.asarray(jax.jit(jax.vmap(start))(q, v)).T)
+    ours = yardstick.ours_many(system, method, q, v)(50)[: len(q0)]
+    theirs = yardstick.c_many(library.cvt_leapfrog_many, states, parameters)(50)[: len(q0)]
+    np.testing.assert_allclose(ours, theirs, atol=1e-11)
 
 
 @pytest.mark.parametrize(("plain", "method"), [(leapfrog, da.LeapFrog()), (dla_half, da.DLA(0.5))])

@@ -105,7 +105,7 @@ def ours_single(system: System, method: Method, q0: Any, v0: Any) -> Callable[[i
         run(parameters.ctypes.data, carry.ctypes.data, steps, steps, steps, rows.ctypes.data, 1)
         if carry[loop.code]:
             raise RuntimeError(f"{system.label} by {method.cli_name} failed")
-        return rows[0, : len(first)]
+        return rows[0, : len(q0) + len(v0)]
 
     return call
 
