@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 MATHJAX := docs/_mathjax/mathjax/tex-svg-full.js
 
-.PHONY: help demo check test coverage soak docs lint benchmarks clean
+.PHONY: help demo check test coverage soak docs lint style types quick-tests all-tests benchmarks clean
 
 help:
 	@echo "make demo   redo the figures and tables of two published studies, briefly; demo/report.html"
@@ -29,18 +29,30 @@ demo: $(STAMP)
 	@echo "== running the demo"
 	$(BIN)/dalembert reproduce --quick --out demo
 
-lint: $(STAMP)
-	@echo "== style, types, layers"
+# The type checker is one process, so the tests run beside it.
+lint: style types
+
+style: $(STAMP)
+	@echo "== style, layers"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-check: lint
+types: $(STAMP)
+	@echo "== types"
+	$(BIN)/pyright
+
+check: $(STAMP)
+	@$(MAKE) --no-print-directory -j 2 lint quick-tests
+
+test: $(STAMP)
+	@$(MAKE) --no-print-directory -j 2 lint all-tests
+
+quick-tests: $(STAMP)
 	@echo "== quick tests"
 	$(PYTEST) -m core
 
-test: lint
+all-tests: $(STAMP)
 	@echo "== tests"
 	$(PYTEST)
 

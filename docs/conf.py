@@ -25,9 +25,9 @@ sys.path.insert(0, str(HERE / "_ext"))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # One thread a page: pages are read side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault(
-    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false --xla_cpu_parallel_codegen_split_count=1"
-)
+FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_parallel_codegen_split_count=1"
+FLAGS += " --xla_cpu_use_fusion_emitters=false"  # they double the time of compiling
+os.environ.setdefault("XLA_FLAGS", FLAGS)
 # Pages call the command `dalembert` of the Python that builds them.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ["MATPLOTLIBRC"] = str(HERE / "_static")  # figures of the kernels that run the pages

@@ -115,4 +115,6 @@ def main(folder: Path, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: python docs/pictures.py FOLDER [NAME ...]")
     main(Path(sys.argv[1]), sys.argv[2:])

@@ -143,6 +143,26 @@ def test_a_traced_number_in_a_closure():
         jax.grad(end)(2.0)
 
 
+@pytest.mark.parametrize(
+    ("potential", "words"),
+    [
+        (lambda q: np.sin(q[0]), "jnp.sin, not np.sin"),
+        (lambda q: q[0] if q[0] > 0 else -q[0], "jnp.where instead of if"),
+        (lambda q: float(q[0]), "leave out float"),
+    ],
+    ids=["NumPy", "if", "float"],
+)
+def test_functions_that_jax_cannot_compile(potential, words):
+    system = da.system(**PENDULUM, potential=potential)
+
+    def end(q):
+        return da.simulate(system, da.LeapFrog(), q, [0.0, 0.0], h=0.1, steps=3).q[-1, 0]
+
+    for call in (end, jax.jit(end)):
+        with pytest.raises(ValueError, match=words):
+            call(np.array([1.0, 0.0]))
+
+
 def test_reference_is_differentiable_forward():
     def end(eps):
         system = da.zoo.PendulumCVT(eps)

@@ -8,7 +8,15 @@ from dalembert.numerics.compiling import (
 )
 from dalembert.numerics.deprecation import Renamed, renamed_names
 from dalembert.numerics.extrapolation import extrapolated_step
-from dalembert.numerics.fingerprints import Recent, Recipe, current, fingerprint, kind_of, one_look
+from dalembert.numerics.fingerprints import (
+    Recent,
+    Recipe,
+    captures_traced,
+    current,
+    fingerprint,
+    kind_of,
+    one_look,
+)
 from dalembert.numerics.linear import (
     inverse_square_root,
     matmul,
@@ -37,6 +45,7 @@ __all__ = [
     "Renamed",
     "Vector",
     "Vectors",
+    "captures_traced",
     "compiled",
     "cosine",
     "cotangent_ratio",

@@ -145,6 +145,7 @@ class _Reader:
         self.seen: dict[int, int] = {}
         self.alive: list[Any] = []  # keeps the objects alive, so that no id is used twice
         self.opaque: list[str] = []
+        self.traced = False
         self.places = _Places()
 
     def read(self, x: Any) -> Hashable:
@@ -153,6 +154,7 @@ class _Reader:
         if isinstance(x, float | complex | np.generic):
             return (type(x).__name__, repr(x))
         if isinstance(x, Tracer):
+            self.traced = True
             return ("traced", id(x))
         if id(x) in self.seen:
             return ("again", self.seen[id(x)])
@@ -371,6 +373,13 @@ def fingerprint(module: Any) -> int:
     found: list[Hashable] = []
     _visit(module, lambda node: found.append(_key(type(node), _static(node))[0]))
     return hash(tuple(found))
+
+
+def captures_traced(module: Any) -> bool:
+    """Whether the functions of a system or method read, besides their arguments, a value that JAX is tracing."""
+    found: list[bool] = []
+    _visit(module, lambda node: found.append(_key(type(node), _static(node))[1].traced))
+    return any(found)
 
 
 def _visit(tree: Any, do: Callable[[eqx.Module], None]) -> None:

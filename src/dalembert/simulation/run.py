@@ -23,7 +23,15 @@ from dalembert.model import (
     observed,
     refuse_masked,
 )
-from dalembert.numerics import Vector, current, fingerprint, is_traced, jit_fast_compile, one_look
+from dalembert.numerics import (
+    Vector,
+    captures_traced,
+    current,
+    fingerprint,
+    is_traced,
+    jit_fast_compile,
+    one_look,
+)
 from dalembert.simulation.differentiable import differentiable_run
 from dalembert.simulation.engines import contents, engine, has_kernel, quick_sample
 from dalembert.simulation.loop import CAPACITY, scan, start_fault
@@ -75,11 +83,12 @@ def simulate(
         refuse_masked(name, x)
     steps, save_every = int(number), int(save_every)
     if is_traced((system, method, q0, v0, h, t0)):
-        v0 = _projected(system, method, q0, v0, t0) if project else v0
-        _check_once(system, method, q0, v0, t0)
-        return _traced(as_arrays(system), as_arrays(method), q0, v0, h, t0, steps, save_every, on_failure)
+        with _explaining(system):
+            v0 = _projected(system, method, q0, v0, t0) if project else v0
+            _check_once(system, method, q0, v0, t0)
+            return _traced(as_arrays(system), as_arrays(method), q0, v0, h, t0, steps, save_every, on_failure)
     system, method, solution = _outside(
-        lambda: _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, project)
+        system, lambda: _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, project)
     )
     if solution.status is Status.INTERRUPTED:
         warnings.warn(solution.message, stacklevel=2)
@@ -103,13 +112,13 @@ def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, proje
     return system, method, _run(loop, system, method, start, h, t0, steps, save_every, progress)
 
 
-def _outside(work: Callable[[], Any]) -> Any:
-    """The result of `work`, which runs outside of any JAX code that is being traced around this call.
+def _outside(system: Any, work: Callable[[], Any]) -> Any:
+    """The result of `work` with a system, which runs outside of any JAX code that is being traced around this call.
 
     Inside, every operation, even one on numbers, would become a part of the traced code. JAX traces per thread, so
     another thread does the work.
     """
-    with _telling_of_closures():
+    with _explaining(system):
         if not is_traced(jnp.zeros(()) + 0):
             return work()
         with ThreadPoolExecutor(1) as pool:
@@ -157,7 +166,7 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
         method.check(observed(lower(system), check_start(system, q0, v0, quick_sample, t0)))
         method.check_start(system, q0, v0, t0)
 
-    _outside(look)
+    _outside(system, look)
     _passed[key] = None
     if len(_passed) > 64:
         _passed.popitem(last=False)
@@ -227,8 +236,8 @@ def _run(loop, system, method, start, h, t0, steps, save_every, progress) -> Tra
 
 
 @contextlib.contextmanager
-def _telling_of_closures() -> Iterator[None]:
-    """Explains JAX's errors about traced values: the user's functions are the only way for one to get here unseen."""
+def _explaining(system: Any) -> Iterator[None]:
+    """Explains JAX's errors about traced values, which the user's functions cause."""
     try:
         yield
     except (
@@ -236,9 +245,19 @@ def _telling_of_closures() -> Iterator[None]:
         jax.errors.TracerArrayConversionError,
         jax.errors.UnexpectedTracerError,
     ) as error:
+        if isinstance(error, jax.errors.UnexpectedTracerError) or captures_traced(system):
+            raise ValueError(
+                "a value that JAX is differentiating or tracing is captured inside the system's functions; "
+                "make it a field of the system, or pass it in parameters="
+            ) from error
+        if isinstance(error, jax.errors.TracerArrayConversionError):
+            raise ValueError(
+                "a function of the system gives q, v or a field to NumPy; JAX compiles the functions, so write them "
+                "with jax.numpy: jnp.sin, not np.sin"
+            ) from error
         raise ValueError(
-            "a value that JAX is differentiating or tracing is captured inside the system's functions; "
-            "make it a field of the system, or pass it in parameters="
+            "a function of the system decides or converts by the value of q, v or a field, which is not known when JAX "
+            "compiles the function: write jnp.where instead of if, and leave out float(...) and int(...)"
         ) from error
 
 
