@@ -73,18 +73,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """`-m core` reads only the files that it runs, because every process would have to read all of them first."""
     if config.option.markexpr != "core" or not collection_path.name.startswith("test_"):
         return None
-    return True if collection_path.relative_to(HERE).with_suffix("").as_posix() not in CORE else None
+    return name_of(collection_path) not in CORE or None
+
+
+def name_of(path: Path) -> str:
+    """The path of a file of tests as the lists above have it."""
+    return path.relative_to(HERE).with_suffix("").as_posix()
 
 
 def group_of(item: pytest.Item) -> str:
     """Files of one group follow each other; `--dist loadfile` keeps a file in one process."""
-    file = os.path.relpath(item.path.with_suffix(""), HERE)
+    file = name_of(item.path)
     return GROUPS.get(file, file)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if os.path.relpath(item.path.with_suffix(""), HERE) in CORE:
+        if name_of(item.path) in CORE:
             item.add_marker("core")
     # What takes longest begins first, so that no worker is left with it at the end.
     ranks = {group: rank for rank, group in enumerate(TOGETHER)}

@@ -321,7 +321,9 @@ def attack(family: Family, members: int = MEMBERS, seed: int = SEED, every: bool
     for what, check in (("ensemble", compare_ensemble), ("gradient", compare_gradient)):
         # Each takes seconds to compile, so that in the ordinary run every other kind has one, in its first family.
         able = [text for text in methods if text not in LONG and what not in family.without]
-        if what == "gradient":  # that of frame takes half a minute to compile, and has tests of its own
+        if (
+            what == "gradient" and not every
+        ):  # that of frame compiles for half a minute, and has tests of its own
             able.sort(key=lambda text: text.startswith("frame"))
         if not every and (family is not of_kinds(family.kind)[0] or ORDINARY[family.kind] != what):
             continue

@@ -71,6 +71,11 @@ def samples(m: Mechanics, number: int = SAMPLES) -> tuple[np.ndarray, np.ndarray
     return shifts[:number], velocities[:number], turns[:number]
 
 
+def _given_twice(m: Mechanics) -> tuple[bool, bool]:
+    """Whether the linear part of the constraints, and the affine part, are described in two ways that must agree."""
+    return {"constraints", "frame"} <= m.given, {"offsets", "drift"} <= m.given
+
+
 @jit_fast_compile
 def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, turns: Array) -> Sample:
     """The values at (q, v), at configurations around q with other velocities, and after full turns of angles.
@@ -89,10 +94,7 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
     fast = jnp.stack([natural, jnp.full_like(natural, 1 + jnp.max(jnp.abs(v)))])[number % 2]
     velocities = (velocities * fast).at[0].set(v)
     ticks = 0.31 * number
-    both = (
-        {"constraints", "frame"} <= m.given,
-        {"offsets", "drift"} <= m.given,
-    )
+    both = _given_twice(m)
 
     def given(tick, q, v):
         there = m.later(tick)
@@ -258,8 +260,7 @@ def faults_around(m: Mechanics, q: Array, v: Array, supports: frozenset[Trait]) 
     """
     constant = Trait.VARYING_MASS in supports or is_syntactically_constant(m.metric, q)
     natural = Trait.GENERAL_LAGRANGIAN in supports or "lagrangian" not in m.given
-    twice = {"constraints", "frame"} <= m.given or {"offsets", "drift"} <= m.given
-    if constant and natural and not twice and not m.angles:
+    if constant and natural and not any(_given_twice(m)) and not m.angles:
         return jnp.asarray(False), jnp.asarray(False)
     found = sample(m, q, v, *samples(m, _FEW))
     fits = jnp.asarray(constant) | is_constant_metric(found), jnp.asarray(natural) | is_mechanical(found)

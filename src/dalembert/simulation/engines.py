@@ -9,7 +9,7 @@ import numpy as np
 
 from dalembert.kernels import Loop, Unsupported, pack
 from dalembert.methods import Method, State, Status
-from dalembert.model import System, sample
+from dalembert.model import System, check_start, lower, observed, sample
 from dalembert.numerics import Recent, current, kind_of
 from dalembert.simulation.loop import CAPACITY, Rows, attempt, begin, first_carry, output, run_chunk
 
@@ -100,6 +100,12 @@ def quick_sample(*arguments: Any) -> Any:
     key = contents(arguments)
     found = _sampled.find(key)
     return _sampled.keep(key, sample(*arguments)) if found is None else found
+
+
+def check_fit(system: System, method: Method, q0: Any, v0: Any, t0: Any) -> None:
+    """Refuses a start that the system does not allow, and a method that is not defined for the system there."""
+    method.check(observed(lower(system), check_start(system, q0, v0, quick_sample, t0)))
+    method.check_start(system, q0, v0, t0)
 
 
 LOOPS = 64

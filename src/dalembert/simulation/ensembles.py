@@ -16,15 +16,13 @@ from dalembert.model import (
     System,
     Trait,
     as_arrays,
-    check_start,
     check_system,
     check_turns,
     lower,
-    observed,
     real_numbers,
 )
 from dalembert.numerics import Vector, Vectors, compiled, current, fingerprint, is_traced
-from dalembert.simulation.engines import loop_of, quick_sample, tell, wants_kernel
+from dalembert.simulation.engines import check_fit, loop_of, tell, wants_kernel
 from dalembert.simulation.loop import Rows, scan, start_fault
 from dalembert.simulation.progress import progress_bar
 from dalembert.simulation.run import check_method, check_numbers, counted_steps, saved_steps
@@ -104,14 +102,13 @@ def check_members(
             f"{system.label}: the mass matrix is not positive definite at the start for {_members(negative)}; check "
             "that masses and moments of inertia are positive"
         )
-    method.check(observed(m, check_start(system, q0[0], v0[0], quick_sample, t0)))
-    method.check_start(system, q0[0], v0[0], t0)
+    check_fit(system, method, q0[0], v0[0], t0)
     wrong = np.flatnonzero(found)
     if wrong.size:
         i = int(wrong[0])
         system = jax.tree.unflatten(tree, [x[i] if v else x for x, v in zip(leaves, varied, strict=True)])[0]
         try:
-            method.check(observed(lower(system), check_start(system, q0[i], v0[i], quick_sample, t0)))
+            check_fit(system, method, q0[i], v0[i], t0)
         except ValueError as error:
             raise ValueError(f"{_members(wrong)}: {error}") from None
         raise ValueError(f"{system.label}: {Status.from_code(int(found[i])).value}, for {_members(wrong)}")

@@ -16,11 +16,8 @@ from dalembert.methods import Method, State, Status
 from dalembert.model import (
     System,
     as_arrays,
-    check_start,
     check_system,
-    lower,
     nearest_velocity,
-    observed,
     refuse_masked,
 )
 from dalembert.numerics import (
@@ -33,7 +30,7 @@ from dalembert.numerics import (
     one_look,
 )
 from dalembert.simulation.differentiable import differentiable_run
-from dalembert.simulation.engines import contents, engine, has_kernel, quick_sample
+from dalembert.simulation.engines import check_fit, contents, engine, has_kernel
 from dalembert.simulation.loop import CAPACITY, scan, start_fault
 from dalembert.simulation.progress import progress_bar
 from dalembert.simulation.trajectory import MotionWarning, SimulationError, Trajectory
@@ -161,12 +158,7 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
         _check_shapes(system, q0, v0)
         method.check(system)
         return
-
-    def look() -> None:
-        method.check(observed(lower(system), check_start(system, q0, v0, quick_sample, t0)))
-        method.check_start(system, q0, v0, t0)
-
-    _outside(system, look)
+    _outside(system, lambda: check_fit(system, method, q0, v0, t0))
     _passed[key] = None
     if len(_passed) > 64:
         _passed.popitem(last=False)
