@@ -285,8 +285,8 @@ def test_works_inside_other_jax_code():
 def test_one_start_is_checked_once(monkeypatch):
     """Runs that differ in h or in length are checked once; any other number is checked anew, and refused."""
     asked = []
-    plain = run.check_start
-    monkeypatch.setattr(run, "check_start", lambda *a: asked.append(a) or plain(*a))
+    plain = run.check_fit
+    monkeypatch.setattr(run, "check_fit", lambda *a: asked.append(a) or plain(*a))
     q0, v0 = (np.array(x) for x in da.zoo.KnifeEdge(eps=0.017).start())
     for system, method, start, h, count in (
         (da.zoo.KnifeEdge(eps=0.017), da.DLA01(), (q0, v0), 0.1, 1),
