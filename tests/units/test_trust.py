@@ -1,7 +1,11 @@
 """What once gave a wrong answer without a word, lost or hung: each is now right, or refused with a sentence."""
 
+import collections
 import gc
+import importlib
+import sys
 import threading
+import types
 import warnings
 import weakref
 
@@ -15,6 +19,7 @@ import dalembert as da
 from dalembert.discrete.gradients import GRADIENTS
 from dalembert.model import as_arrays, lower
 from dalembert.numerics import newton
+from dalembert.numerics.fingerprints import is_installed
 from dalembert.simulation import engines
 
 
@@ -641,3 +646,95 @@ def test_options_are_checked(change):
 def test_members_with_a_negative_mass_are_refused():
     with pytest.raises(ValueError, match="not positive definite at the start for 1 member"):
         da.ensemble(Plane(np.array([1.0, -1.0])), da.LeapFrog(), Q, V, h=0.1, steps=2)
+
+
+@pytest.mark.parametrize("kind", [dict, collections.ChainMap, types.SimpleNamespace])
+def test_a_method_of_something_that_changes_counts(kind):
+    """Potentials that call a method of a dictionary or of another object of installed software."""
+    box = kind(rate=1.0) if kind is not collections.ChainMap else kind({"rate": 1.0})
+    read = box.__getattribute__ if kind is types.SimpleNamespace else box.get
+
+    def end():
+        system = da.system(
+            coordinates=("x",), metric=lambda q: jnp.eye(1), potential=lambda q: read("rate") * q[0]
+        )
+        return da.simulate(system, da.FrameGradient(), [0.0], [0.0], h=0.1, steps=10).q[-1, 0]
+
+    assert abs(end() + 0.5) < 1e-12  # ten steps of rounding
+    vars(box).update(rate=2.0) if kind is types.SimpleNamespace else box.update(rate=2.0)
+    assert abs(end() + 1.0) < 1e-12
+
+
+def test_installed_software_is_known_by_its_record(tmp_path, monkeypatch):
+    """pip's --target takes a folder of any name; a user's file in that folder is read like any other.
+
+    JAX in such a folder was taken for a user's code: reading all of it took minutes.
+    """
+    for name in ("of_others", "of_mine"):
+        (tmp_path / f"{name}.py").write_text("rate = 1.0\n")
+    record = tmp_path / "others-1.0.dist-info" / "RECORD"
+    record.parent.mkdir()
+    record.write_text("of_others.py,sha256=0,40\nothers-1.0.dist-info/RECORD,,\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, installed in (("of_others", True), ("of_mine", False)):
+        importlib.import_module(name)
+        assert is_installed(name) is installed
+
+
+def _reading(package, how):
+    """A potential that reads package.numbers.rate, directly or not, in one of many ways."""
+    numbers = importlib.import_module("my_package.numbers")
+
+    def imports(q):
+        import my_package.numbers as again
+
+        return again.rate * q[0]
+
+    def imports_from(q):
+        from my_package.numbers import rate
+
+        return rate * q[0]
+
+    return {
+        "module in a closure": lambda q: numbers.rate * q[0],
+        "module in a default": lambda q, m=numbers: m.rate * q[0],
+        "module in a dictionary": lambda q, d={"m": numbers}: d["m"].rate * q[0],
+        "module of a package": lambda q: package.numbers.rate * q[0],
+        "function of a module": lambda q: numbers.pull(q),
+        "function in another module": lambda q: package.pull_from_there(q),
+        "getattr": lambda q: getattr(numbers, "rate") * q[0],  # noqa: B009
+        "import": imports,
+        "import from": imports_from,
+        "relative import": lambda q: package.pull_from_here(q),
+    }[how]
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["module in a closure", "module in a default", "module in a dictionary", "module of a package",
+     "function of a module", "function in another module", "getattr", "import", "import from", "relative import"],
+)  # fmt: skip
+def test_a_number_in_a_module_counts(tmp_path, monkeypatch, how):
+    """The number is changed between two runs; the second must fall twice as far."""
+    folder = tmp_path / "my_package"
+    folder.mkdir()
+    (folder / "numbers.py").write_text("rate = 1.0\ndef pull(q):\n    return rate * q[0]\n")
+    (folder / "__init__.py").write_text(
+        "from my_package import numbers\n"
+        "def pull_from_there(q):\n    return numbers.pull(q)\n"
+        "def pull_from_here(q):\n    from .numbers import rate\n    return rate * q[0]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("my_package", "my_package.numbers"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    package = importlib.import_module("my_package")
+
+    def end():
+        system = da.system(coordinates=("x",), metric=lambda q: jnp.eye(1), potential=_reading(package, how))
+        return da.simulate(system, da.FrameGradient(), [0.0], [0.0], h=0.1, steps=10).q[-1, 0]
+
+    assert abs(end() + 0.5) < 1e-12  # ten steps of rounding
+    monkeypatch.setattr(package.numbers, "rate", 2.0)
+    assert abs(end() + 1.0) < 1e-12
+    monkeypatch.setattr(package.numbers, "rate", 1.0)
+    assert abs(end() + 0.5) < 1e-12

@@ -20,6 +20,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -65,7 +66,7 @@ _OWN = ("dalembert.zoo",)
 
 
 @functools.cache
-def _stable(module: str) -> bool:
+def is_installed(module: str) -> bool:
     """Whether a module is installed software, whose functions do not change while a program runs."""
     if module.startswith(_OWN):
         return False
@@ -73,28 +74,53 @@ def _stable(module: str) -> bool:
     if top == "dalembert" or (top in sys.stdlib_module_names and top != "__main__"):
         return True
     file = getattr(sys.modules.get(top), "__file__", None) or ""
-    return "site-packages" in file or "dist-packages" in file
+    return "site-packages" in file or "dist-packages" in file or _recorded(Path(file), top)
+
+
+def _recorded(file: Path, top: str) -> bool:
+    """Whether an installer put this package there: pip's --target takes a folder of any name, with records beside."""
+    folder = file.parent.parent if file.stem == "__init__" else file.parent
+    prefixes = (f"{top}/", f"{top}.")
+    for record in folder.glob("*.dist-info/RECORD"):
+        with contextlib.suppress(OSError), record.open(encoding="utf-8", errors="replace") as lines:
+            if any(line.startswith(prefixes) for line in lines):
+                return True
+    return False
+
+
+class _Reads(NamedTuple):
+    """What a function and the functions inside it read, by name."""
+
+    names: tuple[str, ...]
+    """Globals."""
+    attributes: tuple[str, ...]
+    """Attributes of anything, and words in quotes, which getattr may be given."""
+    imports: tuple[str, ...]
+    """Modules that the function imports when it runs."""
 
 
 @functools.lru_cache(maxsize=4096)
-def _reads(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The globals that a function and the functions inside it read, and the attributes of anything that they read."""
-    names: dict[str, None] = {}
-    attributes: dict[str, None] = {}
+def _reads(code: types.CodeType) -> _Reads:
+    found: dict[str, list[str]] = {"names": [], "attributes": [], "imports": []}
+    kinds = {
+        "LOAD_GLOBAL": "names", "LOAD_NAME": "names",
+        "LOAD_ATTR": "attributes", "LOAD_METHOD": "attributes", "IMPORT_FROM": "attributes",
+        "IMPORT_NAME": "imports",
+    }  # fmt: skip
     for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            names[step.argval] = None
-        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-            attributes[step.argval] = None
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            more = _reads(inner)
-            names |= dict.fromkeys(more[0])
-            attributes |= dict.fromkeys(more[1])
-    return tuple(names), tuple(attributes)
+        if step.opname in kinds:
+            found[kinds[step.opname]].append(step.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, str) and constant.isidentifier():
+            found["attributes"].append(constant)
+        elif isinstance(constant, types.CodeType):
+            for name, more in _reads(constant)._asdict().items():
+                found[name] += more
+    return _Reads(**{name: tuple(dict.fromkeys(words)) for name, words in found.items()})
 
 
 _NOTHING = object()
+_BOUND = types.MethodType | types.BuiltinMethodType | types.MethodWrapperType
 
 
 class Recipe:
@@ -147,6 +173,21 @@ class _Reader:
         self.opaque: list[str] = []
         self.traced = False
         self.places = _Places()
+        self.modules: dict[str, types.ModuleType] = {}
+        self.attributes: dict[str, None] = {}
+
+    def inside_modules(self) -> Hashable:
+        """What the functions that were read so far may find in the user's modules that they reach."""
+        found: dict[tuple[str, str], Hashable] = {}
+        before = -1
+        while before < len(found):  # what is found may reach further modules
+            before = len(found)
+            for name, module in list(self.modules.items()):
+                for key in list(self.attributes):
+                    if (name, key) not in found:
+                        value = self._at(vars(module), key)
+                        found[name, key] = None if value is _NOTHING else self.read(value)
+        return tuple(item for item in found.items() if item[1] is not None)
 
     def read(self, x: Any) -> Hashable:
         if x is None or isinstance(x, bool | int | str | bytes):
@@ -180,6 +221,8 @@ class _Reader:
         if isinstance(x, property):
             return ("property", *map(self.read, (x.fget, x.fset)))
         if isinstance(x, types.ModuleType):
+            if not is_installed(x.__name__):
+                self.modules.setdefault(x.__name__, x)
             return ("module", x.__name__)
         if isinstance(x, Recipe):
             found = {name: self._at(x.arguments, name) for name in x.arguments}
@@ -187,7 +230,9 @@ class _Reader:
         if isinstance(x, functools.partial):
             self.places.whole = False
             return ("partial", self.read(x.func), self.read(x.args), self.read(x.keywords))
-        if _stable(getattr(x, "__module__", None) or type(x).__module__) and not isinstance(x, eqx.Module):
+        if is_installed(getattr(x, "__module__", None) or type(x).__module__) and not isinstance(
+            x, eqx.Module
+        ):
             return self._installed(x)
         if isinstance(x, types.FunctionType):
             return self.function(x)
@@ -198,24 +243,25 @@ class _Reader:
         if hasattr(x, "__wrapped__"):
             return ("wrapped", type(x).__qualname__, self.read(getattr(x, "__wrapped__")))  # noqa: B009
         self.places.whole = False
-        inside = getattr(x, "__dict__", None)
-        slots = [name for base in type(x).__mro__ for name in _slots(base)]
-        if inside is None and not slots:
+        held = _held(x)
+        if held is None:
             return self._unknown(x)
-        held = {name: getattr(x, name) for name in slots if hasattr(x, name)} | dict(inside or {})
         return ("object", self.read(type(x)), self.read(held))
 
     def _installed(self, x: Any) -> Hashable:
         """An object of installed software: its functions and classes do not change, but other objects may."""
-        if (callable(x) and not getattr(x, "__dict__", None)) or isinstance(x, type | types.FunctionType):
+        owner = getattr(x, "__self__", None)
+        if isinstance(x, _BOUND) and not isinstance(owner, types.ModuleType | type):
+            return ("method", x.__name__, self.read(owner))
+        if (callable(x) and not _held(x)) or isinstance(x, type | types.FunctionType):
             return ("installed", id(x))
         if hasattr(x, "__wrapped__"):  # a user's function wrapped in jax.jit
             return ("wrapped", type(x).__qualname__, self.read(getattr(x, "__wrapped__")))  # noqa: B009
         if hasattr(type(x), "__get__"):  # a descriptor, such as a field of a named tuple
             return ("installed", type(x).__qualname__, id(x))
         self.places.whole = False
-        inside = getattr(x, "__dict__", None)
-        return ("object", id(type(x)), self.read(dict(inside))) if inside else self._unknown(x)
+        held = _held(x)
+        return ("object", id(type(x)), self.read(held)) if held else self._unknown(x)
 
     def _unknown(self, x: Any) -> Hashable:
         self.places.whole = False
@@ -234,7 +280,8 @@ class _Reader:
 
     def function(self, f: types.FunctionType) -> Hashable:
         """The code, and everything that it reads besides its arguments."""
-        names, attributes = _reads(f.__code__)
+        reads = _reads(f.__code__)
+        self.attributes |= dict.fromkeys(reads.attributes)
         self.places.functions.append((f, f.__code__, f.__defaults__, f.__kwdefaults__))
         found: list[Hashable] = [
             "function",
@@ -251,14 +298,16 @@ class _Reader:
                 continue
             self.places.cells.append((cell, value))
             found.append(self.read(value))
-        for name in names:
+        for name in reads.names:
             value = self._at(f.__globals__, name)
-            if value is _NOTHING:
-                continue
-            found += [name, self.read(value)]
-            if isinstance(value, types.ModuleType) and not _stable(value.__name__):
-                inside = {key: self._at(vars(value), key) for key in attributes}
-                found += [(key, self.read(x)) for key, x in inside.items() if x is not _NOTHING]
+            if value is not _NOTHING:
+                found += [name, self.read(value)]
+        for name in reads.imports:
+            package = f.__globals__.get("__package__") or ""
+            for full in dict.fromkeys((name, f"{package}.{name}".strip("."))):
+                module = self._at(sys.modules, full)
+                if isinstance(module, types.ModuleType):
+                    found += [full, self.read(module)]
         return tuple(found)
 
     def _at(self, names: Any, name: str) -> Any:
@@ -271,7 +320,7 @@ class _Reader:
         """What a class and its base classes define, apart from those of installed software."""
         found: list[Hashable] = ["class", x.__module__, x.__qualname__]
         for base in x.__mro__:
-            if _stable(base.__module__):
+            if is_installed(base.__module__):
                 found.append(id(base))
                 continue
             self.seen.setdefault(id(base), len(self.seen))
@@ -308,13 +357,17 @@ def _is_wrapper(value: Any) -> bool:
     return type(value).__module__.startswith("equinox") and hasattr(value, "method")
 
 
-def _slots(base: type) -> tuple[str, ...]:
-    slots = vars(base).get("__slots__", ())
-    return (
-        (slots,)
-        if isinstance(slots, str)
-        else tuple(x for x in slots if x not in ("__dict__", "__weakref__"))
-    )
+def _held(x: Any) -> dict[str, Any] | None:
+    """What an object holds, by name; None if it cannot be looked into."""
+    slots: list[str] = []
+    for base in type(x).__mro__:
+        names = vars(base).get("__slots__", ())
+        slots += (names,) if isinstance(names, str) else tuple(names)
+    inside = getattr(x, "__dict__", None)
+    if inside is None and not slots:
+        return None
+    own = [name for name in slots if name not in ("__dict__", "__weakref__")]
+    return {name: getattr(x, name) for name in own if hasattr(x, name)} | dict(inside or {})
 
 
 class _Kind(NamedTuple):
@@ -336,7 +389,7 @@ def _static(module: eqx.Module) -> dict[str, Any]:
 
 def _key(of: type, static: dict[str, Any]) -> tuple[Hashable, _Reader]:
     reader = _Reader()
-    return (reader.kind(_written(of)), reader.read(tuple(static.items()))), reader
+    return (reader.kind(_written(of)), reader.read(tuple(static.items())), reader.inside_modules()), reader
 
 
 class _Known(NamedTuple):
@@ -421,7 +474,7 @@ def current(tree: T) -> T:
 def _current(module: Any) -> Any:
     values = {f.name: getattr(module, f.name) for f in fields(module) if hasattr(module, f.name)}
     static = _static(module)
-    if all(_stable(base.__module__) for base in type(module).__mro__) and not any(
+    if all(is_installed(base.__module__) for base in type(module).__mro__) and not any(
         callable(x) or isinstance(x, Recipe) for x in static.values()
     ):
         of = type(module)  # a class of the library itself
