@@ -648,20 +648,54 @@ def test_members_with_a_negative_mass_are_refused():
         da.ensemble(Plane(np.array([1.0, -1.0])), da.LeapFrog(), Q, V, h=0.1, steps=2)
 
 
-@pytest.mark.parametrize("kind", [dict, collections.ChainMap, types.SimpleNamespace])
-def test_a_method_of_something_that_changes_counts(kind):
-    """Potentials that call a method of a dictionary or of another object of installed software."""
-    box = kind(rate=1.0) if kind is not collections.ChainMap else kind({"rate": 1.0})
-    read = box.__getattribute__ if kind is types.SimpleNamespace else box.get
+class Entries(dict):
+    rate = 1.0
+
+
+class Items(list):
+    rate = 1.0
+
+
+class Size(float):
+    rate = 1.0
+
+
+def pull(q):
+    return pull.rate * q[0]
+
+
+def _read_through(how):
+    """A potential that reads the number 1 in one of many ways, and what makes it 2."""
+    pull.rate = 1.0
+    table, chain, space = {"rate": 1.0}, collections.ChainMap({"rate": 1.0}), types.SimpleNamespace(rate=1.0)
+    entries, items, size = Entries(), Items(), Size(3.0)
+    get, get_chain, get_space = table.get, chain.get, space.__getattribute__
+    return {
+        "method of a dictionary": (lambda q: get("rate") * q[0], lambda: table.update(rate=2.0)),
+        "method of an object": (lambda q: get_chain("rate") * q[0], lambda: chain.update(rate=2.0)),
+        "method of a namespace": (lambda q: get_space("rate") * q[0], lambda: vars(space).update(rate=2.0)),
+        "attribute of a dictionary": (lambda q: entries.rate * q[0], lambda: setattr(entries, "rate", 2.0)),
+        "attribute of a list": (lambda q: items.rate * q[0], lambda: setattr(items, "rate", 2.0)),
+        "attribute of a number": (lambda q: size.rate * q[0], lambda: setattr(size, "rate", 2.0)),
+        "attribute of a function": (pull, lambda: setattr(pull, "rate", 2.0)),
+    }[how]
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["method of a dictionary", "method of an object", "method of a namespace", "attribute of a dictionary",
+     "attribute of a list", "attribute of a number", "attribute of a function"],
+)  # fmt: skip
+def test_a_number_that_is_read_through_something_counts(how):
+    """The number is changed between two runs; the second must fall twice as far."""
+    potential, change = _read_through(how)
 
     def end():
-        system = da.system(
-            coordinates=("x",), metric=lambda q: jnp.eye(1), potential=lambda q: read("rate") * q[0]
-        )
+        system = da.system(coordinates=("x",), metric=lambda q: jnp.eye(1), potential=potential)
         return da.simulate(system, da.FrameGradient(), [0.0], [0.0], h=0.1, steps=10).q[-1, 0]
 
     assert abs(end() + 0.5) < 1e-12  # ten steps of rounding
-    vars(box).update(rate=2.0) if kind is types.SimpleNamespace else box.update(rate=2.0)
+    change()
     assert abs(end() + 1.0) < 1e-12
 
 
@@ -706,13 +740,15 @@ def _reading(package, how):
         "import": imports,
         "import from": imports_from,
         "relative import": lambda q: package.pull_from_here(q),
+        "__getattr__": lambda q: package.rate_now * q[0],
     }[how]
 
 
 @pytest.mark.parametrize(
     "how",
     ["module in a closure", "module in a default", "module in a dictionary", "module of a package",
-     "function of a module", "function in another module", "getattr", "import", "import from", "relative import"],
+     "function of a module", "function in another module", "getattr", "import", "import from", "relative import",
+     "__getattr__"],
 )  # fmt: skip
 def test_a_number_in_a_module_counts(tmp_path, monkeypatch, how):
     """The number is changed between two runs; the second must fall twice as far."""
@@ -723,6 +759,9 @@ def test_a_number_in_a_module_counts(tmp_path, monkeypatch, how):
         "from my_package import numbers\n"
         "def pull_from_there(q):\n    return numbers.pull(q)\n"
         "def pull_from_here(q):\n    from .numbers import rate\n    return rate * q[0]\n"
+        "def __getattr__(name):\n"
+        "    if name == 'rate_now':\n        return numbers.rate\n"
+        "    raise AttributeError(name)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("my_package", "my_package.numbers"):

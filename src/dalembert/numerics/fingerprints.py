@@ -120,6 +120,7 @@ def _reads(code: types.CodeType) -> _Reads:
 
 
 _NOTHING = object()
+_PLAIN = int | float | complex | str | bytes | tuple | list | set | frozenset | dict | np.ndarray
 _BOUND = types.MethodType | types.BuiltinMethodType | types.MethodWrapperType
 
 
@@ -174,7 +175,7 @@ class _Reader:
         self.traced = False
         self.places = _Places()
         self.modules: dict[str, types.ModuleType] = {}
-        self.attributes: dict[str, None] = {}
+        self.attributes: dict[str, None] = {"__getattr__": None}  # a module's own way to find names
 
     def inside_modules(self) -> Hashable:
         """What the functions that were read so far may find in the user's modules that they reach."""
@@ -190,9 +191,9 @@ class _Reader:
         return tuple(item for item in found.items() if item[1] is not None)
 
     def read(self, x: Any) -> Hashable:
-        if x is None or isinstance(x, bool | int | str | bytes):
+        if x is None or type(x) in (bool, int, str, bytes):
             return (type(x).__name__, x)
-        if isinstance(x, float | complex | np.generic):
+        if type(x) in (float, complex) or isinstance(x, np.generic):
             return (type(x).__name__, repr(x))
         if isinstance(x, Tracer):
             self.traced = True
@@ -205,9 +206,19 @@ class _Reader:
             return self._unknown(x)
         if isinstance(x, np.ndarray | list | set | dict | types.MappingProxyType):
             self.places.whole = False
-        return self._object(x)
+        return (self._object(x), self._added(x)) if isinstance(x, _PLAIN) else self._object(x)
+
+    def _added(self, x: Any) -> Hashable:
+        """What a user's kind of number, text, list, dict or array has beside its contents."""
+        if is_installed(type(x).__module__):
+            return None
+        self.places.whole = False
+        return (self.read(type(x)), self.read(_held(x)))
 
     def _object(self, x: Any) -> Hashable:
+        for plain in (int, float, complex, str, bytes):
+            if isinstance(x, plain):
+                return (type(x).__name__, plain.__repr__(x))  # pyright: ignore[reportArgumentType]
         if isinstance(x, np.ndarray | jax.Array):
             return self._array(x)
         if isinstance(x, tuple | list):
@@ -289,6 +300,7 @@ class _Reader:
             self.read(f.__defaults__),
             self.read(f.__kwdefaults__),
         ]
+        found += [(name, self.read(self._at(f.__dict__, name))) for name in f.__dict__]  # f.rate = 2.0
         for cell in f.__closure__ or ():
             try:
                 value = cell.cell_contents
