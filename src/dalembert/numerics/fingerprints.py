@@ -79,6 +79,8 @@ def is_installed(module: str) -> bool:
 
 def _recorded(file: Path, top: str) -> bool:
     """Whether an installer put this package there: pip's --target takes a folder of any name, with records beside."""
+    if not file.name:  # typed into an interpreter
+        return False
     folder = file.parent.parent if file.stem == "__init__" else file.parent
     prefixes = (f"{top}/", f"{top}.")
     for record in folder.glob("*.dist-info/RECORD"):
@@ -262,7 +264,7 @@ class _Reader:
     def _installed(self, x: Any) -> Hashable:
         """An object of installed software: its functions and classes do not change, but other objects may."""
         owner = getattr(x, "__self__", None)
-        if isinstance(x, _BOUND) and not isinstance(owner, types.ModuleType | type):
+        if isinstance(x, _BOUND) and not isinstance(owner, types.ModuleType | type | None):
             return ("method", x.__name__, self.read(owner))
         if (callable(x) and not _held(x)) or isinstance(x, type | types.FunctionType):
             return ("installed", id(x))
