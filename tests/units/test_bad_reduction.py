@@ -420,6 +420,16 @@ def test_symmetries_that_are_broken_elsewhere(how):
     assert "the Lagrangian is not invariant" in found.reason
 
 
+@pytest.mark.parametrize("where", [-97.0, -61.8, -30.5, 12.3, 30.5, 44.4, 80.1, 99.0])
+def test_a_small_bump_far_away_breaks_a_symmetry(where):
+    """1e-8 of the well's depth and one unit wide; samples at random had missed some of these."""
+    bump = Z.NonholonomicParticle(lambda q: WELL.potential(q) + 1e-8 * jnp.exp(-((q[2] - where) ** 2)))
+    found = da.reduction.invariance(bump, Z_SHIFTS)
+    assert not found["L"].holds
+    # It says where; beyond 3.3 units the bump is below a thousand units in the last place.
+    assert abs(found["L"].q[2] + found["L"].g[0] - where) < 3.3
+
+
 def test_potentials_are_known_up_to_a_constant():
     assert da.classify(Z.NonholonomicParticle(lambda q: 1e8 + WELL.potential(q)), Z_SHIFTS).invariant
     assert da.classify(Z.NonholonomicParticle(lambda q: -1 / jnp.abs(q[0])), Z_SHIFTS).invariant

@@ -28,6 +28,9 @@ NAMES = {
 # The numbers of samples near the given places, and at distances of 0.001 to 100 from them, which show changes far away
 # or on a small scale. One compiled function handles them all; compiling it takes longer than running it.
 NEAR, _FAR = 24, 488
+# Further elements move the NEAR samples along each direction of the group, up to _REACH either way. They are about 0.1
+# apart, which shows what is broken in places as small as that. They come in batches, so that nothing is compiled again.
+_BATCHES, _REACH = 4, 100.0
 # Rounding and its consequences stay below this fraction of the arguments, a thousand units in the last place.
 _ROUNDING = 1e3 * float(jnp.finfo(float).eps)
 
@@ -104,6 +107,18 @@ def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
     count = min(len(places), NEAR)
     q[:count] = places[:count]
     return Sample(t, q, v, x, np.asarray(_elements(symmetry, x)))
+
+
+def _walks(symmetry: Symmetry, given: Sample) -> list[Sample]:
+    """Batches of samples, as large as the given ones and with the same NEAR ones first, along the group."""
+    rows = np.concatenate([np.arange(NEAR), np.arange(_FAR) % NEAR])
+    made = []
+    for direction in np.eye(symmetry.group.dimension):
+        for distances in np.linspace(-_REACH, _REACH, _BATCHES * _FAR).reshape(_FAR, _BATCHES).T:
+            x = np.concatenate([given.x[:NEAR], distances[:, None] * direction])
+            q, v = given.q[rows], given.v[rows]
+            made.append(Sample(given.t[rows], q, v, x, np.asarray(_elements(symmetry, x))))
+    return made
 
 
 @jit_fast_compile
@@ -309,7 +324,9 @@ def invariance(
     symmetry.split(system)
     given = samples(system, symmetry, at)
     check_action(system, symmetry, given)
-    found = dict(continuous(as_arrays(system), symmetry, given.t, given.q, given.g))
+    batches = [given, *_walks(symmetry, given)]
+    measured = [continuous(as_arrays(system), symmetry, s.t, s.q, s.g) for s in batches]
+    found = {name: np.concatenate([x[name] for x in measured]) for name in measured[0]}
     if method is not None:
         rule = Rule(method.discrete_lagrangian, method.discrete_constraint)
         size = jnp.asarray(h or system.step or 0.1, float)
@@ -320,7 +337,7 @@ def invariance(
                 f"{system.label}: {NAMES[name]} is NaN or infinite at every configuration sampled; give "
                 "configurations where it is defined as at="
             )
-    return worst(found, given.q, given.g)
+    return worst(found, *(np.concatenate(x) for x in ([s.q for s in batches], [s.g for s in batches])))
 
 
 def worst(found: Any, q: np.ndarray, g: np.ndarray) -> dict[str, Invariance]:
