@@ -44,6 +44,8 @@ def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
     if sol.system is not None and jax.eval_shape(lower(sol.system).at(0.0).rows, sol.q[0]).shape[0]:
         what = "constraint A v - b" if affine else "constraint A(q) v"
         rows.append((what, "0", f"{np.max(sol.constraint_residual()):.1e}"))
+    if Trait.HOLONOMIC in sol.traits:
+        rows.append(("position constraints c(q)", "0", f"{np.max(sol.position_residual()):.1e}"))
     if "h" in sol.step_data:
         h = sol.step_data["h"]
         rows.append(("step size", f"{h[0]:.6g}", f"{np.min(h):.4g} to {np.max(h):.4g}"))

@@ -92,6 +92,8 @@ class Audit:
     None if no such value is near."""
     structure: str = ""
     """A description of the constraint in words."""
+    positions: float | None = None
+    """The largest value of the position constraints c(q), relative to the terms of dc q; None if there are none."""
     speed: float = field(default=1.0, repr=False)
     """The largest velocity in the run."""
 
@@ -133,6 +135,8 @@ class Audit:
             words.append(
                 f"reversibility is claimed, but a step back ends {self.reversibility:.1e} from its start"
             )
+        if self.positions is not None and not self.positions < ROUNDING:
+            words.append(f"the position constraints are claimed, but c(q) reaches {self.positions:.1e}")
         if said.on_constraint and not found.on_constraint:
             words.append(f"velocities on the constraint are claimed, but A(q) v is {self.own_constraint:.1e}")
         if self.laws is not None:
@@ -191,6 +195,8 @@ class Audit:
         """The rows of the table: the name of each structure and its measurement, in one or two lines."""
         rows = [("order", _order_cell(self.order))]
         rows.append(("equations", "WRONG TERM" if _of_terms(self.terms) else "consistent"))
+        if self.positions is not None:
+            rows.append(("position constraint", f"{self.positions:.1e}"))
         rows.append(("constraint A(q) v", f"{self.constraint:.1e}"))
         if not self.on_constraint:
             rows.append(("constraint (own)", f"{self.own_constraint:.1e}"))
@@ -520,8 +526,25 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
         parasitic=parasitic,
         resonance=near,
         structure=about.structure,
+        positions=_positions(sol),
         speed=speed,
     )
+
+
+def _positions(sol: Trajectory) -> float | None:
+    """The largest value of the position constraints, relative to the sum of |dc/dq_i| times the largest |q_i|."""
+    if sol.system is None or Trait.HOLONOMIC not in sol.traits:
+        return None
+    q = np.asarray(sol.q if sol.near is None else sol.near)
+    m = lower(as_arrays(sol.system))
+    size = np.max(np.abs(q), axis=0) if len(q[0]) == m.velocity_dimension else np.ones(m.velocity_dimension)
+    values, slopes = over_rows(_surface)(m, q, np.asarray(sol.v))
+    terms = np.maximum(np.abs(slopes) @ size, np.finfo(float).tiny)
+    return float(np.nanmax(np.abs(values) / terms))
+
+
+def _surface(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
+    return m.holonomic(q), m.slopes(q)
 
 
 def _turns_back(system: System, q: np.ndarray, u: np.ndarray) -> bool:

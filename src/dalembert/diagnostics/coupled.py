@@ -78,6 +78,8 @@ class CoupledSystem(eqx.Module):
             )
         if Trait.TIMED in m.traits:
             raise ValueError(f"{name} is not a coupled system: it depends on time")
+        if Trait.HOLONOMIC in m.traits:
+            raise ValueError(f"{name} is not a coupled system: it has position constraints")
         q = system.start()[0] if q is None else q
         system = as_arrays(system)
         q = np.asarray(q, float)

@@ -1,6 +1,6 @@
 """The equations of motion at a state: allowed starts, accelerations, and their linearisation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -12,14 +12,17 @@ from jaxtyping import Float, Inexact
 from dalembert.model import (
     Mechanics,
     System,
+    Trait,
     as_arrays,
     check_start,
     check_system,
     lower,
+    nearest_configuration,
     nearest_frame,
     nearest_velocity,
     orthonormal_frame,
     real_numbers,
+    tangent_directions,
 )
 from dalembert.model import acceleration as acceleration_at
 from dalembert.numerics import Vector, jit_fast_compile
@@ -53,14 +56,17 @@ def start(
     v0: Vector | None = None,
     *,
     rates: Mapping[str, float] | None = None,
+    change: Sequence[str] | None = None,
     t: float = 0.0,
 ) -> Start:
-    """A start at q0 whose velocity satisfies the constraint.
+    """A start near (q0, v0) that satisfies the constraints.
 
     Given `v0`, the velocity is the allowed one nearest to `v0` in the kinetic metric. Given `rates`, a mapping from
     the names of some velocity components to their values, it is the allowed velocity with these components that has
-    the least kinetic energy. The result is a pair, so `da.simulate(system, method, *da.start(...), ...)` works. Its
-    `words` say what was changed.
+    the least kinetic energy. If the system has position constraints, the configuration is the one nearest to q0, in
+    the kinetic metric, that satisfies them; `change` names the coordinates that may change, and the others then stay
+    as they are. The result is a pair, so `da.simulate(system, method, *da.start(...), ...)` works. Its `words` say
+    what was changed.
     """
     check_system(system)
     m = lower(as_arrays(system)).at(jnp.asarray(t, float))
@@ -70,6 +76,9 @@ def start(
     names = system.velocity_names
     if (v0 is None) == (rates is None):
         raise ValueError("give one of the two: v0, a velocity, or rates, some of its components by name")
+    given, q = q, _placed(m, q, change)
+    words, kind = [], "the velocity: " if Trait.HOLONOMIC in m.traits else ""
+    words.append(_changed(m.coordinates, given, q, "the configuration: "))
     if rates is None:
         before = real_numbers("v0", v0, len(names), names)
         if before.shape != (len(names),):
@@ -77,17 +86,66 @@ def start(
                 f"v0 must have shape ({len(names)},), one number per velocity; got {before.shape}"
             )
         after = np.asarray(_nearest(m, q, before))
-        words = _changed(names, before, after)
+        words.append(_changed(names, before, after, kind))
     else:
         after = _completed(m, names, q, dict(rates))
-        words = "completed: " + (
-            ", ".join(f"{n} = {x:.6g}" for n, x in zip(names, after, strict=True) if n not in rates)
-            or "nothing"
+        words.append(
+            "completed: "
+            + (
+                ", ".join(f"{n} = {x:.6g}" for n, x in zip(names, after, strict=True) if n not in rates)
+                or "nothing"
+            )
         )
     check_start(system, q, after, t0=t)
     made = Start((q, after))
-    made.words = words
+    made.words = "; ".join(filter(None, words)) or "nothing had to be changed"
     return made
+
+
+def _placed(m: Mechanics, q: np.ndarray, change: Sequence[str] | None) -> np.ndarray:
+    """The configuration nearest to q that satisfies the position constraints."""
+    if change is not None and (isinstance(change, str) or not all(isinstance(x, str) for x in change)):
+        raise ValueError(f"change must list names of coordinates, such as ('z',), got {change!r}")
+    if Trait.HOLONOMIC not in m.traits:
+        if change is not None:
+            raise ValueError(
+                f"change names coordinates that may change, but {m.label} has no position constraints, so q0 stays as "
+                "it is; leave it out"
+            )
+        return q
+    if not np.all(np.isfinite(q)):
+        raise ValueError(f"q0 must be finite, got {q}")
+    directions = np.eye(m.velocity_dimension)
+    if change is not None:
+        if Trait.GROUP in m.traits:
+            raise ValueError(
+                f"change names coordinates, but {m.label} lives on the group {m.space.name}; leave it out"
+            )
+        unknown = [name for name in change if name not in m.coordinates]
+        if unknown:
+            raise ValueError(
+                f"change names {unknown[0]!r}, which is no coordinate of {m.label}; they are {', '.join(m.coordinates)}"
+            )
+        directions = directions[:, [name in change for name in m.coordinates]]
+        number = jax.eval_shape(m.holonomic, q).shape[0]
+        if directions.shape[1] < number:
+            raise ValueError(
+                f"{m.label} has {number} position constraints, which {directions.shape[1]} coordinates cannot satisfy; "
+                f"name at least {number} in change, or leave it out"
+            )
+    value, found = (np.asarray(x) for x in _on_surface(m, q, directions))
+    if not np.all(np.isfinite(found)):
+        others = "" if change is None else ", or let more coordinates change"
+        raise ValueError(
+            f"{m.label}: no configuration near q0 that satisfies the position constraints was found; "
+            f"holonomic(q0) = {value}. Start nearer to them{others}"
+        )
+    return found
+
+
+@jit_fast_compile
+def _on_surface(m: Mechanics, q: Array, directions: Array) -> tuple[Array, Array]:
+    return m.holonomic(q), nearest_configuration(m, q, directions)
 
 
 @jit_fast_compile
@@ -100,14 +158,15 @@ def _parts(m: Mechanics, q: Array) -> tuple[Array, Array, Array]:
     return m.metric(q), m.rows(q), m.offsets(q)
 
 
-def _changed(names: tuple[str, ...], before: np.ndarray, after: np.ndarray) -> str:
+def _changed(names: Sequence[str], before: np.ndarray, after: np.ndarray, kind: str = "") -> str:
+    """The sentence about what was changed; empty if nothing was."""
     size = float(np.max(np.abs(before), initial=0.0))
     parts = [
         f"{name} from {a:.6g} to {b:.6g}"
         for name, a, b in zip(names, before, after, strict=True)
         if abs(a - b) > _SAME * size
     ]
-    return f"changed {', '.join(parts)}" if parts else "nothing had to be changed"
+    return f"changed {kind}{', '.join(parts)}" if parts else ""
 
 
 def _completed(m: Mechanics, names: tuple[str, ...], q: np.ndarray, rates: dict[str, float]) -> np.ndarray:
@@ -170,11 +229,14 @@ class Linearisation(NamedTuple):
 
     matrix: Float[np.ndarray, "states states"]
     """(n + r, n + r) the matrix in d/dt (dq, dw) = matrix (dq, dw), where dq is the change of the configuration and dw
-    the change of the velocity in `frame`, which is carried along."""
+    the change of the velocity in `frame`, which is carried along. With k position constraints it has k rows and
+    columns fewer, and the change of the configuration is `directions` dq."""
     frame: Float[np.ndarray, "n r"]
     """(n, r) a basis of D at the state, orthonormal for the kinetic metric."""
     eigenvalues: Inexact[np.ndarray, " states"]
     """(n + r,) the eigenvalues of the matrix, with the largest real parts first."""
+    directions: Float[np.ndarray, "n d"]
+    """(n, n - k) the changes of the configuration that position constraints allow; the identity if there are none."""
 
 
 def linearise(system: System, q: Vector, v: Vector, t: float = 0.0) -> Linearisation:
@@ -188,15 +250,17 @@ def linearise(system: System, q: Vector, v: Vector, t: float = 0.0) -> Linearisa
     q, v = (np.asarray(x, float) for x in (q, v))
     check_start(system, q, v, t0=t)
     m = lower(as_arrays(system)).at(jnp.asarray(t, float))
-    matrix, frame = (np.asarray(x) for x in _linearised(m, q, v))
+    matrix, frame, directions = (np.asarray(x) for x in _linearised(m, q, v))
     values = np.linalg.eigvals(matrix)
-    return Linearisation(matrix, frame, values[np.argsort(-values.real, kind="stable")])
+    return Linearisation(matrix, frame, values[np.argsort(-values.real, kind="stable")], directions)
 
 
 @jit_fast_compile
-def _linearised(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
-    b = orthonormal_frame(m, q)
-    n, r = m.velocity_dimension, b.shape[1]
+def _linearised(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array, Array]:
+    b, directions = orthonormal_frame(m, q), tangent_directions(m, q)
+    n, r = directions.shape[1], b.shape[1]
+    # The components of a change that lies in the directions.
+    weights = directions.T @ m.metric(q) if Trait.HOLONOMIC in m.traits else directions
 
     def inner(x: Array, u: Array) -> Array:
         """The components of a velocity at x in the frame nearest to b."""
@@ -205,11 +269,11 @@ def _linearised(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
     w = inner(q, v)
 
     def flow(z: Array) -> Array:
-        near = m.space.displaced(q, z[:n])
+        near = m.space.displaced(q, directions @ z[:n])
         u = m.carried(near, nearest_frame(m, near, b) @ (w + z[n:]))
         rate = m.space.velocity(near, u)
         faster = jax.jvp(inner, (near, u), (rate, acceleration_at(m, near, u)[0]))[1]
         moved = jax.jvp(lambda x: m.space.difference(q, x), (near,), (rate,))[1]
-        return jnp.concatenate([moved, faster])
+        return jnp.concatenate([weights @ moved, faster])
 
-    return jax.jacfwd(flow)(jnp.zeros(n + r)), b
+    return jax.jacfwd(flow)(jnp.zeros(n + r)), b, directions

@@ -39,6 +39,8 @@ class Nonholonomy(NamedTuple):
     """The number of coordinates, including the time if `spacetime` is true."""
     spacetime: bool = False
     """Whether the directions are those of space and time, because the constraint is affine or depends on time."""
+    positions: int = 0
+    """The number of position constraints that the system gives; they are among the functions that stay constant."""
 
     @property
     def is_holonomic(self) -> bool:
@@ -56,12 +58,14 @@ class Nonholonomy(NamedTuple):
             vector += f", nearby ({', '.join(map(str, self.nearby))})"
         if self.nearby[0] == self.dimension:
             return f"no constraint: {vector}"
+        given = f" ({self.positions} of them as position constraints)" if self.positions else ""
         if self.is_holonomic:
-            return f"holonomic: {vector}; {self.hidden} function(s) of q stay constant, fewer coordinates would do"
+            advice = "" if self.hidden == self.positions else ", fewer coordinates would do"
+            return f"holonomic: {vector}; {self.hidden} function(s) of q stay constant{given}{advice}"
         if self.hidden:
             return (
                 f"nonholonomic, but not completely: {vector} of {self.dimension}, so {self.hidden} function(s) of q "
-                "stay constant"
+                f"stay constant{given}"
             )
         return f"nonholonomic: {vector}, every configuration nearby can be reached"
 
@@ -77,6 +81,7 @@ def nonholonomy(system: System, q: Vector | None = None) -> Nonholonomy:
     n = system.dimension
     if q.shape != (n,):
         raise ValueError(f"q must have shape ({n},), got {q.shape}")
+    positions = jax.eval_shape(lower(system).at(0.0).holonomic, q).shape[0]
     if isinstance(system, GroupSystem):
         system, q = Chart(system, jnp.asarray(q)), np.zeros(system.velocity_dimension)
         n = len(q)
@@ -85,7 +90,7 @@ def nonholonomy(system: System, q: Vector | None = None) -> Nonholonomy:
         system, q, n = SpaceTime(system), np.concatenate([[0.0], q]), n + 1
     m = lower(as_arrays(system))
     nearby = _growth(m, q + 0.05 * np.random.default_rng(2).normal(size=n), None)
-    return Nonholonomy(_growth(m, q, nearby[-1]), nearby, n, spacetime)
+    return Nonholonomy(_growth(m, q, nearby[-1]), nearby, n, spacetime, positions)
 
 
 def _growth(m: Mechanics, q: np.ndarray, goal: int | None) -> tuple[int, ...]:

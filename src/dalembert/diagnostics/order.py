@@ -15,7 +15,7 @@ from dalembert.model import (
     as_arrays,
     check_system,
     lower,
-    nearest_velocity,
+    nearest_start,
     project,
 )
 from dalembert.numerics import Vector, solve_spd
@@ -58,7 +58,7 @@ def nearby_starts(
         )
     q = over_rows(_displaced)(m, base, 0.05 * draw[0])
     v = np.asarray(v0, float) + 0.05 * speed * draw[1]
-    return q, over_rows(nearest_velocity)(m, q, v)
+    return over_rows(nearest_start)(m, q, v)
 
 
 def exact_acceleration(system: System, q: Array, v: Array) -> Array:

@@ -23,7 +23,9 @@ from dalembert.model import (
     as_arrays,
     lower,
     nearest_frame,
+    onto_surface,
     orthonormal_frame,
+    tangent_directions,
 )
 from dalembert.numerics import Vector, Vectors
 from dalembert.simulation import Trajectory, simulate
@@ -32,6 +34,8 @@ from dalembert.simulation import Trajectory, simulate
 _OFFSETS = np.array([-3, -2, -1, 1, 2, 3])
 _WEIGHTS = np.array([-1, 9, -45, 45, -9, 1]) / 60
 _DELTA = 0.02
+# Newton steps from the tangent plane, a few times _DELTA away, to the surface of position constraints.
+_CORRECTIONS = 4
 # A single step that changes log |det| by less than this keeps volume; the differences are no more accurate.
 KEPT_VOLUME = 1e-9
 
@@ -151,10 +155,15 @@ def fibration_defects(
     return Fibration(float(driver), float(np.max(_apart((q3, u3), (q1, u1), h))))
 
 
-def _place(system: Mechanics, q: Array, u: Array, b: Array, dq: Array, dw: Array) -> tuple[Array, Array]:
-    """The state near (q, u) on D whose coordinates differ by dq and dw in the frame b, extended smoothly."""
+def _place(
+    system: Mechanics, q: Array, u: Array, b: Array, directions: Array, dq: Array, dw: Array
+) -> tuple[Array, Array]:
+    """The state near (q, u) on D whose coordinates differ by dq in these directions and by dw in the frame b, extended
+    smoothly."""
     w = b.T @ system.metric(q) @ (u - system.drift(q))
-    near = system.space.displaced(q, dq)
+    near = system.space.displaced(q, directions @ dq)
+    for _ in range(_CORRECTIONS):
+        near = onto_surface(system, near)
     return near, system.drift(near) + nearest_frame(system, near, b) @ (w + dw)
 
 
@@ -162,10 +171,13 @@ def _place_freely(system: Mechanics, q: Array, u: Array, dq: Array, du: Array) -
     return system.space.displaced(q, dq), u + du
 
 
-def _read(system: Mechanics, q: Array, u: Array, base: Array, b: Array) -> Array:
-    """The coordinates (q, w) of a state near the configuration `base`, whose frame is b."""
+def _read(system: Mechanics, q: Array, u: Array, base: Array, b: Array, directions: Array) -> Array:
+    """The coordinates (q, w) of a state near the configuration `base`, with the directions and the frame b there."""
     w = nearest_frame(system, q, b).T @ system.metric(q) @ (u - system.drift(q))
-    return jnp.concatenate([system.space.difference(base, q), w])
+    moved = system.space.difference(base, q)
+    if Trait.HOLONOMIC in system.traits:
+        moved = directions.T @ system.metric(base) @ moved
+    return jnp.concatenate([moved, w])
 
 
 def _read_freely(system: Mechanics, q: Array, u: Array, base: Array) -> Array:
@@ -177,7 +189,8 @@ def step_jacobian(
 ) -> Float[np.ndarray, "rows side side"]:
     """The derivative of the step at each row.
 
-    The coordinates are (q, w), with w the velocity in an orthonormal frame of D, or (q, u) for methods on TQ.
+    The coordinates are (q, w), with w the velocity in an orthonormal frame of D, or (q, u) for methods on TQ. On the
+    surface of position constraints, coordinates in orthonormal directions take the place of q.
     """
     return _jacobian(system, method, h, q, u, on_constraint, _DELTA)
 
@@ -187,19 +200,20 @@ def _jacobian(
 ) -> np.ndarray:
     shared = as_shared(system, method, h)
     q, u = as_rows(system, q, u)
-    n = u.shape[1]
     ends = over_rows(_step)(shared, q, u)
     b0, b1 = (over_rows(orthonormal_frame)(shared[0], x) for x in (q, ends[0]))
+    d0, d1 = (over_rows(tangent_directions)(shared[0], x) for x in (q, ends[0]))
+    n = d0.shape[2]
     size = n + (b0.shape[2] if on_constraint else n)
     unit = np.eye(size)[:, None, :] * (delta * _OFFSETS)[None, :, None]
     shifts = unit.reshape(-1, size)
     many = len(shifts)
-    rows = [np.repeat(x, many, axis=0) for x in (q, u, b0, b1, ends[0])]
+    rows = [np.repeat(x, many, axis=0) for x in (q, u, b0, d0, ends[0], b1, d1)]
     shift = np.tile(shifts, (len(q), 1))
     if on_constraint:
-        near = over_rows(_place)(shared[0], *rows[:3], shift[:, :n], shift[:, n:])
+        near = over_rows(_place)(shared[0], *rows[:4], shift[:, :n], shift[:, n:])
         after = over_rows(_step)(shared, *near)
-        values = over_rows(_read)(shared[0], *after, rows[4], rows[3])
+        values = over_rows(_read)(shared[0], *after, *rows[4:])
     else:
         near = over_rows(_place_freely)(shared[0], *rows[:2], shift[:, :n], shift[:, n:])
         values = over_rows(_read_freely)(shared[0], *over_rows(_step)(shared, *near), rows[4])

@@ -30,6 +30,7 @@ class Status(enum.Enum):
         "minus potential energy"
     )
     CONTRADICTION = "the functions of the system contradict each other, or full turns of an angle change them"
+    OFF_SURFACE = "the start does not satisfy the position constraints"
 
     @property
     def code(self) -> int:
@@ -63,6 +64,8 @@ _REMEDIES = {
     Status.NO_ELEMENT: "start with an element of the group",
     Status.NOT_DEFINED: _EXACTLY,
     Status.CONTRADICTION: _EXACTLY,
+    Status.OFF_SURFACE: "start at a configuration that satisfies them, such as one that da.start finds, or say "
+    "project=True",
 }
 
 

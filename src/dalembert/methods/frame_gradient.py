@@ -16,6 +16,7 @@ from dalembert.model import (
     Trait,
     lower,
     nearest_frame,
+    onto_surface,
     orthonormal_frame,
 )
 from dalembert.numerics import matmul, matvec
@@ -77,11 +78,21 @@ class FrameGradient(Method):
     takes the place of the energy. It changes by exactly the work of the terms that Z and time add (`work`), which
     vanishes if Z moves along a symmetry. If the system depends on time, its functions are taken at the middle of the
     step.
+    Position constraints c(q) = 0 replace dc(qb), among the one-forms that define B(qb), by a discrete gradient DC of c
+    with DC . (q1 - q0) = c(q1) - c(q0). So DC B = 0 makes c(q1) = c(q0), and the proof of the energy is unchanged,
+    because it holds for any orthonormal B at the middle. The velocities at the ends satisfy dc v = 0. If c depends on
+    time, Z satisfies DC . Z = -(the change of c with time alone)/h.
     Memory: an orthonormal basis of D at q, and w in it. The result does not depend on which basis it is.
     """
 
     gradient: Literal["gonzalez", "average", "itoh-abe"] = eqx.field(default="average", static=True)
-    supports = Method.supports | {Trait.VARYING_MASS, Trait.FORCED, Trait.AFFINE, Trait.TIMED}
+    supports = Method.supports | {
+        Trait.VARYING_MASS,
+        Trait.FORCED,
+        Trait.AFFINE,
+        Trait.TIMED,
+        Trait.HOLONOMIC,
+    }
 
     def __check_init__(self):
         check_gradient("FrameGradient", self.gradient)
@@ -104,20 +115,23 @@ class FrameGradient(Method):
         constant = m.has_constant_metric(q0)
 
         def middle(u):
-            """The frame at the midpoint, the metric there, w0 in that frame, and u without the drift."""
+            """The midpoint, the system there with the constraints that u satisfies, the frame, the metric, w0 in that
+            frame, and u without the drift."""
             qb = q0 + 0.5 * h * u
-            b = nearest_frame(mid, qb, b0)
-            y = mid.relative(qb, u)
+            across = self._across(here, q0, q0 + h * u, h)
+            b = nearest_frame(across, qb, b0)
+            y = across.relative(qb, u)
             if constant:  # carrying the frame to qb and back then gives b0 again
-                return qb, b, mid.metric(qb), memory.w, y
+                return qb, across, b, mid.metric(qb), memory.w, y
             # The frame at q0 differs from b0 by O(h^2). Rounding errors in the frames have a bias; because w0 is
             # written as a change, they do not add up from step to step.
             w0 = memory.w + matvec((nearest_frame(here, q0, b) - b0).T, momentum0)
-            return qb, b, mid.metric(qb), w0, y
+            return qb, across, b, mid.metric(qb), w0, y
 
         def equations(u):
-            qb, b, mass, w0, y = middle(u)
-            change = self._change(mid, q0, q0 + h * u, qb, b, matvec(b, matvec(b.T, matvec(mass, y))))
+            qb, across, b, mass, w0, y = middle(u)
+            inside = matvec(b, matvec(b.T, matvec(mass, y)))
+            change = self._change(mid, across, q0, q0 + h * u, qb, b, inside)
             return y - matvec(b, w0 + 0.5 * h * change)
 
         def slope():
@@ -127,22 +141,41 @@ class FrameGradient(Method):
 
         kick = 0.5 * h * matvec(b0, matvec(b0.T, here.potential_gradient(q0)))
         u, report = solve_velocity(equations, v0 - kick, State(q0, v0), h, kick, mass0, slope)
-        _, b, mass, w0, y = middle(u)
+        _, _, b, mass, w0, y = middle(u)
         # w1 = 2 wb - w0, written so that rounding errors in b affect only the increment.
         w1 = w0 + 2 * matvec(b.T, matvec(mass, y - matvec(b, w0)))
         q1 = q0 + h * u
         new = state.moved(q1, state.v, h)
         there = m.at(new.t)
+        if Trait.HOLONOMIC in m.traits:  # the step ends there up to rounding, which must not add up
+            q1 = onto_surface(there, q1)
+            new = new._replace(q=q1)
         b1 = nearest_frame(there, q1, b)
         y1 = matvec(b1, w1)
         v1 = there.carried(q1, y1)
         return new._replace(v=v1), FrameMemory(b1, w1), report
 
-    def _change(self, mid: Mechanics, q0: Array, q1: Array, qb: Array, b: Array, y: Array) -> Array:
+    def _across(self, here: Mechanics, q0: Array, q1: Array, h: Array) -> Mechanics:
+        """The system at the middle of the step, with position constraints in the form that a step satisfies."""
+        mid = here.later(0.5 * h)
+        if Trait.HOLONOMIC not in here.traits:
+            return mid
+        gradient, mass = GRADIENTS[self.gradient], mid.metric(0.5 * (q0 + q1))
+        number = mid.holonomic(q0).shape[0]
+        rows = [gradient(lambda x, i=i: mid.holonomic(x)[i], q0, q1, mass) for i in range(number)]
+        if Trait.TIMED not in here.traits:
+            return mid.across(jnp.stack(rows), jnp.zeros(number, q0.dtype))
+        there = here.later(h)
+        first, last = mid.holonomic(q0) - here.holonomic(q0), there.holonomic(q1) - mid.holonomic(q1)
+        return mid.across(jnp.stack(rows), -(first + last) / h)
+
+    def _change(
+        self, mid: Mechanics, across: Mechanics, q0: Array, q1: Array, qb: Array, b: Array, y: Array
+    ) -> Array:
         """(w1 - w0)/h for the velocity y in D at the middle."""
         gradient = GRADIENTS[self.gradient]
         covector = -gradient(lambda x: effective_potential(mid, x), q0, q1, mid.metric(qb))
-        covector = covector + mid.forces(qb, mid.carried(qb, y)) + _carried(mid, qb, y)
+        covector = covector + mid.forces(qb, across.carried(qb, y)) + _carried(mid, qb, y)
         change = matvec(b.T, covector)
         return change if mid.has_constant_metric(qb) else change + _turning(mid, qb, b, y)
 
@@ -154,9 +187,10 @@ class FrameGradient(Method):
         """
         here = m.at(t)
         mid, there, qb = here.later(0.5 * h), here.later(h), 0.5 * (q0 + q1)
-        y = mid.relative(qb, u)
+        across = self._across(here, q0, q1, h)
+        y = across.relative(qb, u)
         slope = GRADIENTS[self.gradient](lambda x: effective_potential(mid, x), q0, q1, mid.metric(qb))
-        made = jnp.sum(y * (mid.forces(qb, u) + _carried(mid, qb, y))) + jnp.sum(slope * mid.drift(qb))
+        made = jnp.sum(y * (mid.forces(qb, u) + _carried(mid, qb, y))) + jnp.sum(slope * across.drift(qb))
         changes = [
             effective_potential(x, q) - effective_potential(mid, q) for x, q in ((here, q0), (there, q1))
         ]

@@ -9,14 +9,15 @@ from jax import Array
 
 from dalembert.discrete.lagrangians import plain
 from dalembert.methods.base import Claims, Method, Report, State
-from dalembert.model import Mechanics, System, Trait, acceleration, nearest_velocity
+from dalembert.model import Mechanics, System, Trait, acceleration, nearest_velocity, onto_surface
 
 
 class Reference(Method):
     """The index-reduced equations of motion, solved by an adaptive Runge-Kutta method of order 8 (diffrax Dopri8).
 
     Equations: q' = v, v' = M^-1 (dL/dq - (d/dq dL/dv) v + F + A^T lam), with lam from d/dt (A v) = 0; on a group
-    q' = q v with the body velocity v. The velocity is projected onto D after each step of size h. The method takes
+    q' = q v with the body velocity v. After each step of size h, q is projected onto the surface of the position
+    constraints, if there are any, and the velocity onto D. The method takes
     every system, including Lagrangians that are not quadratic in v. It conserves nothing by construction: it is
     accurate, but only for a while.
     Memory: the size of the last inner step.
@@ -32,6 +33,7 @@ class Reference(Method):
         Trait.FORCED,
         Trait.VARYING_MASS,
         Trait.GENERAL_LAGRANGIAN,
+        Trait.HOLONOMIC,
     }
     native = False
 
@@ -77,7 +79,9 @@ class Reference(Method):
         ok = solution.result == diffrax.RESULTS.successful
         q1 = m.space.restore(q1)
         new = state.moved(q1, v1, h)
-        state = new._replace(v=nearest_velocity(m.at(new.t), q1, v1))
+        there = m.at(new.t)
+        q1 = onto_surface(there, q1)
+        state = new._replace(q=q1, v=nearest_velocity(there, q1, v1))
         inner = h / jnp.maximum(solution.stats["num_accepted_steps"], 1)
         report = Report(jnp.zeros(()), steps.astype(jnp.int32), ok)
         return state, jnp.asarray(inner, memory.dtype), report

@@ -6,20 +6,31 @@ from typing import Any
 from dalembert.groups import Group
 from dalembert.model import scene
 from dalembert.model.build import system
-from dalembert.model.checks import check_start, check_turns, real_numbers, refuse_masked, violates
+from dalembert.model.checks import (
+    check_start,
+    check_turns,
+    off_surface,
+    real_numbers,
+    refuse_masked,
+    violates,
+)
 from dalembert.model.description import check_system, shape_of
 from dalembert.model.geometry import (
     acceleration,
     moving_energy,
     multipliers,
+    nearest_configuration,
     nearest_frame,
+    nearest_start,
     nearest_velocity,
     oblique_projection,
+    onto_surface,
     orthonormal_frame,
     power,
     power_and_change,
     project,
     reaction,
+    tangent_directions,
     total_energy,
 )
 from dalembert.model.group_system import Chart, GroupSystem
@@ -54,10 +65,14 @@ __all__ = [
     "lower",
     "moving_energy",
     "multipliers",
+    "nearest_configuration",
     "nearest_frame",
+    "nearest_start",
     "nearest_velocity",
     "oblique_projection",
     "observed",
+    "off_surface",
+    "onto_surface",
     "orthonormal_frame",
     "power",
     "power_and_change",
@@ -70,6 +85,7 @@ __all__ = [
     "scene",
     "shape_of",
     "system",
+    "tangent_directions",
     "total_energy",
     "violates",
     "wrong",

@@ -53,6 +53,7 @@ def check_start(
     sample = jax.tree.map(np.asarray, sample)
     _check_element(m, sample.defect)
     _check_lagrangian(m, q, sample)
+    _check_positions(m, q, sample)
     _check_constraints(m, q, v, sample)
     _check_angles(m, sample)
     for name, normal in sample.sections.items():
@@ -184,6 +185,44 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: 
             f"{label}: the start velocity violates the constraint: A(q0) v0 = {a @ v}, expected "
             f"{b if Trait.AFFINE in system.traits else 'zero'}. The nearest allowed velocity is {nearest.tolist()}"
         )
+
+
+def _check_positions(system: Mechanics, q: np.ndarray, sample: Sample) -> None:
+    """Checks that the start satisfies the position constraints and that they are independent there, also of the
+    constraints on velocities."""
+    if Trait.HOLONOMIC not in system.traits:
+        return
+    label, values, rows = system.label, sample.here["holonomic"], sample.annihilator
+    slopes = rows[len(rows) - values.shape[1] :]
+    for what, x in (("holonomic", values[0]), ("the derivative of holonomic", slopes)):
+        if not np.all(np.isfinite(x)):
+            raise ValueError(f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}): {x}")
+    around = np.abs(values[1:])
+    if np.any(off_surface(values[0], slopes, q, np.where(around < np.inf, around, 0.0).max(0))):
+        raise ValueError(
+            f"{label}: the start does not satisfy the position constraints: holonomic(q0) = {values[0]}, expected "
+            "zero. da.start(system, q0, v0) finds the nearest start that does, and says what it changed"
+        )
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    sizes = np.linalg.svd(rows / np.where(lengths > 0, lengths, 1), compute_uv=False)
+    if sizes[-1] <= 1e-7 * sizes[0]:
+        others = " and the one-forms" if len(rows) > len(slopes) else ""
+        raise ValueError(
+            f"{label}: the derivatives of the position constraints{others} are linearly dependent (rank deficient) at "
+            f"the configuration ({_at(q, system)}): singular values {sizes}. Remove those that follow from the others "
+            "(the derivative of a position constraint need not be among the one-forms), or start elsewhere"
+        )
+
+
+def off_surface(values: Any, slopes: Any, q: Any, typical: Any) -> Any:
+    """Which position constraints c(q) = 0 a configuration violates by more than ten digits of q, or rounding, explain.
+
+    `typical` says how large the values of c are elsewhere: the terms that cancel in c are of that size.
+    """
+    # The numbers of a group element are of size one, and there may be more of them than velocities.
+    typed = abs(slopes) @ abs(q) if slopes.shape[1] == len(q) else abs(slopes).sum(-1)
+    # Written so that NaN is off the surface, too.
+    return ~(abs(values) <= TOLERANCE * typed + ROUNDING * typical + np.finfo(float).tiny)
 
 
 def violates(a: Any, v: Any, b: Any, mass: Any = None) -> Any:

@@ -22,6 +22,7 @@ HOOKS: dict[str, tuple[str, ...]] = {
     "potential": ("q",),
     "constraints": ("q",),
     "frame": ("q",),
+    "holonomic": ("q",),
     "offsets": ("q",),
     "drift": ("q",),
     "forces": ("q", "v"),
@@ -48,7 +49,10 @@ SYNONYMS = {
     "A": "constraints",
     "one_forms": "constraints",
     "constraint_matrix": "constraints",
+    "nonholonomic": "constraints",
     "distribution": "frame",
+    "position_constraints": "holonomic",
+    "holonomic_constraints": "holonomic",
     "external_forces": "forces",
     "F": "forces",
     "friction": "forces",
@@ -71,8 +75,8 @@ def meant(name: str, given: Callable[[str], bool]) -> str | None:
         open_hooks = [x for x in open_hooks if x not in ("metric", "potential")]
     if given("metric"):
         open_hooks = [x for x in open_hooks if x != "lagrangian"]
-    if SYNONYMS.get(name) in open_hooks:
-        return SYNONYMS[name]
+    if name in SYNONYMS:
+        return SYNONYMS[name] if SYNONYMS[name] in open_hooks else None
     near = difflib.get_close_matches(name.lower(), open_hooks, 1, _ALIKE)
     return near[0] if near else None
 
@@ -125,7 +129,7 @@ def check_arguments(
         came = "other arguments"
     hints = []
     if not timed and takes(function, len(wanted) + 1) and names:
-        if hook in ("constraints", "frame", "offsets", "drift", "metric", "potential"):
+        if hook in ("constraints", "frame", "holonomic", "offsets", "drift", "metric", "potential"):
             hints.append(
                 "it is a function of the configuration alone"
                 + (": its rows are multiplied by v" if hook == "constraints" else "")
@@ -287,6 +291,12 @@ def _check_shapes(system: Mechanics) -> None:
             lambda s: len(s) == 2 and s[0] == n + timed,
             f"shape ({n + timed}, k), one column per generator{', its change of time first' * timed}",
         ),
+        (
+            "holonomic",
+            (q,),
+            lambda s: len(s) == 1 and 0 < s[0] < n,
+            f"shape (k,) with 0 < k < {n}, one number for each position constraint",
+        ),
         ("forces", (q, v), lambda s: s == (n,), f"shape ({n},)"),
         ("drift", (q,), lambda s: s == (n,), f"shape ({n},), a velocity"),
         (
@@ -301,7 +311,10 @@ def _check_shapes(system: Mechanics) -> None:
             of = f"{label}.{'inertia' if name == 'metric' and Trait.GROUP in system.traits else name}"
             shapes[name] = shape_of(of, partial(arrays.own, name), *arguments)
             if not fits(shapes[name]):
-                hint = "; write each one-form as a row: jnp.array([[...]])" if name == "constraints" else ""
+                hint = {
+                    "constraints": "; write each one-form as a row: jnp.array([[...]])",
+                    "holonomic": "; write even a single one as an array: jnp.array([...])",
+                }.get(name, "")
                 raise ValueError(f"{of} must return {wanted}, got shape {shapes[name]}{hint}")
     if system.system.defines("sections"):
         _check_sections(arrays, jax.eval_shape(arrays.generators, q).shape[1], q)
@@ -311,6 +324,13 @@ def _check_shapes(system: Mechanics) -> None:
             raise ValueError(
                 f"{label}: {m} one-forms leave {n - m} directions free, but frame has {r} columns; "
                 f"the two must add up to {n}"
+            )
+    if "holonomic" in shapes:
+        free = shapes["frame"][1] if "frame" in shapes else n - shapes.get("constraints", (0,))[0]
+        if shapes["holonomic"][0] >= free:
+            raise ValueError(
+                f"{label}: {shapes['holonomic'][0]} position constraints leave no motion, because the constraints on "
+                f"velocities leave {free} directions free; give fewer"
             )
 
 

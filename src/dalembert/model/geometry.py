@@ -5,13 +5,16 @@ one-forms or which spanning vectors the user wrote. A given frame is preferred, 
 where one-forms may lose rank.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from dalembert.model.systems import Mechanics, System, lower
 from dalembert.model.traits import Trait
-from dalembert.numerics import inverse_square_root, matmul, matvec, solve, solve_spd
+from dalembert.numerics import inverse_square_root, matmul, matvec, null_space, solve, solve_spd
 
 
 def nearest_velocity(system: System | Mechanics, q: Array, x: Array) -> Array:
@@ -21,6 +24,79 @@ def nearest_velocity(system: System | Mechanics, q: Array, x: Array) -> Array:
         return project(m, q, x)
     drift = m.drift(q)
     return drift + project(m, q, x - drift)
+
+
+def onto_surface(system: System | Mechanics, q: Array) -> Array:
+    """q after one step of Newton's method towards c(q) = 0, the shortest in the kinetic metric.
+
+    Repeated, it ends on the surface; for q within rounding of the surface, once is enough.
+    """
+    m = lower(system)
+    if Trait.HOLONOMIC not in m.traits:
+        return q
+    slopes = m.slopes(q)
+    z = solve_spd(m.metric(q), slopes.T)
+    return m.space.displaced(q, -matvec(z, solve_spd(matmul(slopes, z), m.holonomic(q))))
+
+
+def nearest_configuration(system: System | Mechanics, q: Array, directions: Array | None = None) -> Array:
+    """The configuration with c = 0 that is nearest to q in the kinetic metric at q; NaN if none is found.
+
+    The columns of `directions` are the displacements that are allowed; all are by default. Newton's method first goes
+    to some configuration with c = 0. From there it solves the conditions of the nearest one: M x = dc^T mu and c = 0
+    for the displacement x from q. The derivatives are those of its last steps.
+    """
+    m = lower(system)
+    if Trait.HOLONOMIC not in m.traits:
+        return q
+    columns = jnp.eye(m.velocity_dimension, dtype=q.dtype) if directions is None else directions
+    mass = matmul(columns.T, matmul(m.metric(q), columns))
+    given = (m, q, mass)
+    fixed = jax.tree.map(jax.lax.stop_gradient, given)
+    n = columns.shape[1]
+
+    def value(x: Array, m: Mechanics, q: Array, mass: Array) -> Array:
+        return m.holonomic(m.space.displaced(q, matvec(columns, x)))
+
+    def multipliers(x: Array, right: Callable[[Array], Array], *given: Any) -> tuple[Array, Array]:
+        """M^-1 dc^T, and mu with dc M^-1 dc^T mu = right(dc)."""
+        slopes = jax.jacfwd(value)(x, *given)
+        z = solve_spd(given[2], slopes.T)
+        return z, solve_spd(matmul(slopes, z), right(slopes))
+
+    def touching(x: Array, *given: Any) -> Array:
+        """The displacement to the nearest point with c = 0 of the plane that touches the function c at x."""
+        z, mu = multipliers(x, lambda slopes: value(x, *given), *given)
+        return x - matvec(z, mu)
+
+    def conditions(unknowns: Array, *given: Any) -> Array:
+        x, mu = unknowns[:n], unknowns[n:]
+        found, back = jax.vjp(lambda x: value(x, *given), x)
+        return jnp.concatenate([matvec(given[2], x) - back(mu)[0], found])
+
+    def improved(unknowns: Array, *given: Any) -> Array:
+        matrix = jax.lax.stop_gradient(jax.jacfwd(conditions)(unknowns, *fixed))
+        return unknowns - solve(matrix, conditions(unknowns, *given))
+
+    some = jax.lax.fori_loop(0, _CORRECTIONS, lambda _, x: touching(x, *fixed), jnp.zeros(n, q.dtype))
+    guess = jnp.concatenate([some, multipliers(some, lambda slopes: matvec(slopes, some), *fixed)[1]])
+    found = jax.lax.fori_loop(0, _CORRECTIONS, lambda _, x: improved(x, *fixed), guess)
+    # A stationary point farther away than some other point of the surface is not the nearest one.
+    lengths = [jnp.sum(x * matvec(fixed[2], x)) for x in (found[:n], some)]
+    found = jax.lax.stop_gradient(jnp.where(lengths[0] <= lengths[1] * (1 + 1e-6), found, jnp.nan))
+    x = touching(improved(found, *given)[:n], *given)
+    return m.space.displaced(q, matvec(columns, x))
+
+
+def nearest_start(system: System | Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
+    """The nearest configuration that satisfies the position constraints, and the nearest allowed velocity there."""
+    m = lower(system)
+    q = nearest_configuration(m, q)
+    return q, nearest_velocity(m, q, v)
+
+
+_CORRECTIONS = 30
+"""The number of Newton steps towards a surface. Near it, five give all digits; far from it, the first ones wander."""
 
 
 def moving_energy(system: System | Mechanics, q: Array, v: Array) -> Array:
@@ -81,9 +157,22 @@ def project(system: System | Mechanics, q: Array, x: Array) -> Array:
 def orthonormal_frame(system: System | Mechanics, q: Array) -> Array:
     """A basis of D at q, orthonormal for the kinetic metric; it need not be continuous in q."""
     m = lower(system)
-    mass = m.metric(q)
+    return _orthonormal(m.frame(q), m.metric(q))
+
+
+def tangent_directions(system: System | Mechanics, q: Array) -> Array:
+    """A basis of the displacements that the position constraints allow at q: all of them if there are none; otherwise
+    it is orthonormal for the kinetic metric."""
+    m = lower(system)
+    if Trait.HOLONOMIC not in m.traits:
+        return jnp.eye(m.velocity_dimension, dtype=q.dtype)
+    return _orthonormal(null_space(m.slopes(q)), m.metric(q))
+
+
+def _orthonormal(vectors: Array, mass: Array) -> Array:
+    """The columns of `vectors`, made orthonormal one after the other, each against the ones before it."""
     columns: list[Array] = []
-    for x in m.frame(q).T:
+    for x in vectors.T:
         for y in [*columns, *columns]:
             x = x - y * jnp.sum(y * matvec(mass, x))
         columns.append(x / jnp.sqrt(jnp.sum(x * matvec(mass, x))))

@@ -17,8 +17,8 @@ class GroupSystem(System):
 
     Give `group` (such as SO3()); `inertia()`, a matrix I with kinetic energy <I xi, xi>/2; and either
     `constraints(g)`, whose rows a(g) mean a(g) xi = 0, or `frame(g)`. Both may depend on g. You may also give
-    `potential(g)` and `forces(g, xi)`, which is a body covector. q0 is an element and v0 a body velocity; a run
-    stores its rows of q and v in the same way.
+    `potential(g)`, `forces(g, xi)`, which is a body covector, and position constraints `holonomic(g)`. q0 is an element
+    and v0 a body velocity; a run stores its rows of q and v in the same way.
     """
 
     group: ClassVar[Group]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -102,4 +102,11 @@ class Chart(System):
         return self.body.potential(self.element(q))
 
     def constraints(self, q: Array) -> Array:
-        return matmul(lower(self.body).rows(self.element(q)), self._velocity(q))
+        return matmul(lower(self.body).velocity_rows(self.element(q)), self._velocity(q))
+
+    def holonomic(self, q: Array) -> Array:
+        return self.body.holonomic(self.element(q))
+
+    def defines(self, name: str) -> bool:
+        """Whether the function is given; position constraints are if the body gives them."""
+        return self.body.defines(name) if name == "holonomic" else super().defines(name)

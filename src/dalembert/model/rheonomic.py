@@ -15,10 +15,10 @@ class RheonomicSystem(System):
     """A system whose functions take the time as an additional first argument.
 
     Give `lagrangian(t, q, v)`, or `metric(t, q)` and `potential(t, q)`. Then give `constraints(t, q)` or
-    `frame(t, q)`, with `offsets(t, q)` or `drift(t, q)` if the constraints are affine, A(t, q) v = b(t, q). You may
-    add `forces(t, q, v)`. The papers' constraint omega(t, q) v + omega0(t, q) = 0 has A = omega and b = -omega0.
-    `generators(t, q)` has an additional first row, the change of time under the symmetry, and `sections` are
-    functions of (t, q).
+    `frame(t, q)`, with `offsets(t, q)` or `drift(t, q)` if the constraints are affine, A(t, q) v = b(t, q).
+    `holonomic(t, q)` gives position constraints c(t, q) = 0. You may add `forces(t, q, v)`. The papers' constraint
+    omega(t, q) v + omega0(t, q) = 0 has A = omega and b = -omega0. `generators(t, q)` has an additional first row, the
+    change of time under the symmetry, and `sections` are functions of (t, q).
     """
 
     timed: ClassVar[bool] = True
@@ -42,6 +42,10 @@ class RheonomicSystem(System):
     def frame(self, t: Array, q: Array) -> Array:
         """The matrix B(t, q) whose columns span D."""
         return jnp.eye(self.velocity_dimension, dtype=q.dtype)
+
+    def holonomic(self, t: Array, q: Array) -> Array:
+        """c(t, q) of position constraints c(t, q) = 0, one number each; none by default."""
+        return self.at(t).holonomic(q)
 
     def offsets(self, t: Array, q: Array) -> Array:
         """b(t, q) of affine constraints A v = b; zero by default."""
@@ -68,7 +72,8 @@ class RheonomicSystem(System):
 class SpaceTime(System):
     """A system with the time as its first coordinate: configurations are (t, q), velocities (1, v).
 
-    Affine constraints become linear: the one-forms are (-b, A), and the first column of the frame is (1, Z).
+    Affine constraints become linear: the one-forms are (-b, A), and the first column of the frame is (1, Z). Those of
+    position constraints are among them.
     """
 
     system: System
@@ -88,8 +93,10 @@ class SpaceTime(System):
 
     def defines(self, name: str) -> bool:
         """Whether the function is given; offsets and drift are not, because the constraints are linear here."""
+        if name == "constraints":
+            return self.system.defines(name) or self.system.defines("holonomic")
         return name in ("lagrangian", "metric", "potential") or (
-            name in ("constraints", "frame") and self.system.defines(name)
+            name == "frame" and self.system.defines(name)
         )
 
     def lagrangian(self, q: Array, v: Array) -> Array:

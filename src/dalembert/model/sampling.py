@@ -120,10 +120,10 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
         if "lagrangian" in m.given:
             found["momentum"] = jax.grad(there.lagrangian, argnums=1)(q, v)
         if both[0]:
-            a, b = there.rows(q), there.frame(q)
+            a, b = there.own("constraints", q), there.own("frame", q)
             found["products"] = found["products"].at[0].set(ratio(a @ b, sizes(a, b, found["mass"])))
         if both[1]:
-            a, z, b = there.rows(q), there.drift(q), there.offsets(q)
+            a, z, b = there.own("constraints", q), there.own("drift", q), there.own("offsets", q)
             bound = sizes(a, z[:, None], found["mass"])[:, 0] + jnp.abs(b)
             found["products"] = found["products"].at[1].set(ratio(a @ z - b, bound))
         return found
@@ -233,6 +233,8 @@ def _allowance(function: str, values: Any, sample: Sample) -> Any:
     if function == "forces":
         made = speed * velocity.max(1, keepdims=True)
         return (TOLERANCE * (size / unit).max(1, keepdims=True) + NOISE * made) * unit
+    if function == "holonomic":  # values of the size of those at the other samples; at the start they vanish
+        return TOLERANCE * (finite.max(0) - finite.min(0)) + NOISE * size
     if function == "drift":
         return (TOLERANCE * (size * unit).max(1, keepdims=True) + NOISE * speed) / unit
     terms = (abs(sample.here["constraints"]) @ velocity[..., None])[..., 0]

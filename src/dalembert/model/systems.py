@@ -1,7 +1,7 @@
 """Systems: the classes that users write, and the one immutable value that everything else reads."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -33,7 +33,8 @@ class System(eqx.Module):
     Fields are parameters: numbers or arrays that may be differentiated and batched. Mark any other field
     `eqx.field(static=True)`. Give `coordinates` and either `lagrangian(q, v)` or `metric(q)` and `potential(q)`. Then
     give `constraints(q)`, whose rows are one-forms with A(q) v = 0, or `frame(q)`, whose columns span the allowed
-    velocities, or both. `forces(q, v)` adds non-conservative forces (a covector). For affine constraints
+    velocities, or both. `holonomic(q)` gives position constraints c(q) = 0 beside them, or alone; the motion then also
+    satisfies dc(q) v = 0. `forces(q, v)` adds non-conservative forces (a covector). For affine constraints
     A(q) v = b(q), give b as `offsets(q)`, or give one velocity that satisfies them as `drift(q)`. If the functions
     depend on time, see RheonomicSystem.
     """
@@ -73,6 +74,10 @@ class System(eqx.Module):
     def frame(self, q: Array) -> Array:
         """The matrix B(q) whose columns span the allowed velocities."""
         return jnp.eye(self.velocity_dimension, dtype=q.dtype)
+
+    def holonomic(self, q: Array) -> Array:
+        """c(q) of position constraints c(q) = 0, one number each; none by default."""
+        return lower(self).holonomic(q)
 
     def offsets(self, q: Array) -> Array:
         """b(q) of affine constraints A(q) v = b(q), one number per one-form; by default A Z if a drift Z is given, else
@@ -137,8 +142,8 @@ class System(eqx.Module):
 
     @property
     def constrained(self) -> bool:
-        """Whether the system gives constraints, as one-forms or as a frame."""
-        return self.defines("constraints") or self.defines("frame")
+        """Whether the system gives constraints: one-forms, a frame or position constraints."""
+        return self.defines("constraints") or self.defines("frame") or self.defines("holonomic")
 
     @property
     def affine(self) -> bool:
@@ -175,8 +180,25 @@ class System(eqx.Module):
         return len(self.velocity_names)
 
 
-FUNCTIONS = ("lagrangian", "metric", "potential", "constraints", "frame", "offsets", "drift", "forces")
+FUNCTIONS = (
+    "lagrangian",
+    "metric",
+    "potential",
+    "constraints",
+    "frame",
+    "holonomic",
+    "offsets",
+    "drift",
+    "forces",
+)
 """The functions that describe a system."""
+
+
+class Chord(NamedTuple):
+    """One-forms, and the values that they must have on the velocity."""
+
+    slopes: Array
+    rates: Array
 
 
 class Mechanics(eqx.Module):
@@ -186,6 +208,7 @@ class Mechanics(eqx.Module):
     velocity v; on a Lie group these are an element and a body velocity. If the system depends on time, the functions
     are taken at `t`, which `at(t)` sets. Each missing part is computed from its counterpart: the Lagrangian from metric
     and potential or vice versa, the one-forms from the frame or vice versa, the drift from the offsets or vice versa.
+    The derivatives of position constraints c(q) = 0 are one-forms like those that the user gave, and come after them.
     """
 
     system: System
@@ -195,6 +218,8 @@ class Mechanics(eqx.Module):
     traits: frozenset[Trait] = eqx.field(static=True)
     given: frozenset[str] = eqx.field(static=True)
     """The functions that the user gave."""
+    chord: "Chord | None" = None
+    """What takes the place of the derivatives of the position constraints, if it is not these derivatives."""
 
     def at(self, t: Any) -> "Mechanics":
         """The same system at time t; the system itself if nothing depends on time."""
@@ -203,6 +228,13 @@ class Mechanics(eqx.Module):
     def with_traits(self, more: Iterable[Trait]) -> "Mechanics":
         """The same system with more traits."""
         return Mechanics(self.system, self.t, self.traits | frozenset(more), self.given)
+
+    def across(self, slopes: Array, rates: Array) -> "Mechanics":
+        """The same system with slopes v = rates in place of the derivative of its position constraints.
+
+        A method that takes the slopes from two configurations satisfies the position constraints themselves.
+        """
+        return Mechanics(self.system, self.t, self.traits, self.given, Chord(slopes, rates))
 
     def later(self, h: Any) -> "Mechanics":
         """The same system, a time h later."""
@@ -261,36 +293,70 @@ class Mechanics(eqx.Module):
         """Non-conservative forces, a covector."""
         return self.own("forces", q, v) if "forces" in self.given else jnp.zeros_like(v)
 
-    def rows(self, q: Array) -> Array:
-        """A(q), one row per one-form that vanishes on D."""
+    def holonomic(self, q: Array) -> Array:
+        """c(q) of the position constraints c(q) = 0; no numbers if there are none."""
+        return self.own("holonomic", q) if "holonomic" in self.given else jnp.zeros(0, q.dtype)
+
+    def slopes(self, q: Array) -> Array:
+        """dc(q), one row per position constraint."""
+        if self.chord is not None:
+            return self.chord.slopes
+        number = jax.eval_shape(self.holonomic, q).shape[0]
+        if not number:
+            return jnp.zeros((0, self.velocity_dimension), q.dtype)
+        return jnp.stack([self.space.gradient(lambda x, i=i: self.holonomic(x)[i], q) for i in range(number)])
+
+    def velocity_rows(self, q: Array) -> Array:
+        """The one-forms that do not come from position constraints."""
         if "constraints" in self.given:
             return self.own("constraints", q)
         if "frame" in self.given:
-            return null_space(self.frame(q).T).T
+            return null_space(self.own("frame", q).T).T
         return jnp.zeros((0, self.velocity_dimension), q.dtype)
+
+    def rows(self, q: Array) -> Array:
+        """A(q), one row per one-form that vanishes on D; those of position constraints come last."""
+        found = self.velocity_rows(q)
+        return jnp.concatenate([found, self.slopes(q)]) if Trait.HOLONOMIC in self.traits else found
 
     constraints = Renamed("rows")
 
     def frame(self, q: Array) -> Array:
         """B(q), whose columns span D."""
         if "frame" in self.given:
-            return self.own("frame", q)
-        if "constraints" in self.given:
+            found = self.own("frame", q)
+            if Trait.HOLONOMIC not in self.traits:
+                return found
+            return matmul(found, null_space(matmul(self.slopes(q), found)))
+        if self.constrained:
             return null_space(self.rows(q))
         return jnp.eye(self.velocity_dimension, dtype=q.dtype)
 
     def offsets(self, q: Array) -> Array:
         """b(q) of constraints A v = b, one number per row of A."""
         if "offsets" in self.given:
-            return self.own("offsets", q)
-        a = self.rows(q)
-        return matvec(a, self.drift(q)) if "drift" in self.given else jnp.zeros(a.shape[0], q.dtype)
+            found = self.own("offsets", q)
+        else:
+            a = self.velocity_rows(q)
+            found = (
+                matvec(a, self.own("drift", q)) if "drift" in self.given else jnp.zeros(a.shape[0], q.dtype)
+            )
+        return jnp.concatenate([found, self._rates(q)]) if Trait.HOLONOMIC in self.traits else found
+
+    def _rates(self, q: Array) -> Array:
+        """-dc/dt at constant q, one number per position constraint, to which dc v must be equal."""
+        if self.chord is not None:
+            return self.chord.rates
+        if Trait.TIMED not in self.traits:
+            return jnp.zeros_like(self.holonomic(q))
+        t = jnp.asarray(self.t, q.dtype)
+        return -jax.jvp(lambda s: self.at(s).holonomic(q), (t,), (jnp.ones_like(t),))[1]
 
     def drift(self, q: Array) -> Array:
         """A velocity Z(q) that satisfies A v = b: the given one, or else the shortest in the kinetic metric."""
-        if "drift" in self.given:
+        if "drift" in self.given and Trait.HOLONOMIC not in self.traits:
             return self.own("drift", q)
-        if "offsets" not in self.given:
+        if Trait.AFFINE not in self.traits:
             return jnp.zeros(self.velocity_dimension, q.dtype)
         a = self.rows(q)
         z = solve_spd(self.metric(q), a.T)
@@ -361,7 +427,7 @@ class Mechanics(eqx.Module):
     @property
     def constrained(self) -> bool:
         """Whether there are constraints."""
-        return not self.given.isdisjoint(("constraints", "frame"))
+        return not self.given.isdisjoint(("constraints", "frame", "holonomic"))
 
     @property
     def label(self) -> str:

@@ -44,7 +44,14 @@ class Trait(Enum):
     )
     AFFINE = Kind(
         "is defined for constraints A(q) v = 0, but those of {system} are affine, A(q) v = b(q)",
-        applies=lambda system, given: "offsets" in given or "drift" in given,
+        applies=lambda system, given: (
+            "offsets" in given or "drift" in given or (system.timed and "holonomic" in given)
+        ),
+    )
+    HOLONOMIC = Kind(
+        "is defined for constraints on velocities alone, but {system} gives position constraints, {holonomic}",
+        "coordinates that solve the position constraints",
+        lambda system, given: "holonomic" in given,
     )
     FORCED = Kind(
         "is defined without non-conservative forces, but {system} gives {forces}",
@@ -57,11 +64,13 @@ class Trait(Enum):
 
     def refusal(self, m: Any) -> tuple[str, str]:
         """Why a method refuses this system, and what its user may do instead of choosing another method."""
+        time = "t, " * (Trait.TIMED in m.traits)
         words = {
             "system": m.label,
             "kind": m.class_name,
             "group": m.space.name,
-            "forces": f"forces({'t, ' * (Trait.TIMED in m.traits)}q, v)",
+            "forces": f"forces({time}q, v)",
+            "holonomic": f"holonomic({time}q)",
         }
         return self.value.refusal.format(**words), self.value.otherwise.format(**words)
 

@@ -86,6 +86,11 @@ def _places(system: System, at: Any) -> np.ndarray:
 
 def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
     """Fixed samples around the start states of a system, or around the configurations `at`, the NEAR ones first."""
+    if Trait.HOLONOMIC in lower(system).traits:
+        raise ValueError(
+            f"symmetries are measured and reduced for constraints on velocities alone, but {system.label} gives "
+            "position constraints; use coordinates that solve them"
+        )
     places = _places(system, at)
     random, far = np.random.default_rng(7), np.random.default_rng(8)
     n, size = system.velocity_dimension, symmetry.group.dimension

@@ -84,13 +84,18 @@ def check_members(
         )[0]
         found.append(np.asarray(faults(systems, q0[part], v0[part], float(t0))))
     found = np.concatenate(found)
-    off, bad, negative = (
+    off, apart, bad, negative = (
         np.flatnonzero(found == status.code)
-        for status in (Status.NO_ELEMENT, Status.OFF_CONSTRAINT, Status.NOT_DEFINITE)
+        for status in (Status.NO_ELEMENT, Status.OFF_SURFACE, Status.OFF_CONSTRAINT, Status.NOT_DEFINITE)
     )
     m = lower(system)
     if off.size:
         raise ValueError(f"{m.label}: q0 is not an element of {m.space.name} for {_members(off)}")
+    if apart.size:
+        raise ValueError(
+            f"{system.label}: the start does not satisfy the position constraints for {_members(apart)}; start each "
+            "member at a configuration that does, such as one that da.start finds"
+        )
     if bad.size:
         raise ValueError(
             f"{system.label}: the start velocity violates the constraint A(q0) v0 = "

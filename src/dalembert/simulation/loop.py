@@ -17,6 +17,7 @@ from dalembert.model import (
     is_symmetric,
     lower,
     nearest_velocity,
+    off_surface,
     violates,
 )
 from dalembert.numerics import compiled, solve_spd
@@ -61,9 +62,9 @@ def start_fault(
 ) -> Array:
     """The code of what is wrong with a start, as far as compiled code can tell; zero if nothing is.
 
-    It checks whether q is an element of the group, whether the mass matrix is symmetric and positive definite, and
-    whether v satisfies the constraint. With `supports`, those of the method, it also checks the properties that show
-    only in the values around the start.
+    It checks whether q is an element of the group and satisfies the position constraints, whether the mass matrix is
+    symmetric and positive definite, and whether v satisfies the constraint. With `supports`, those of the method, it
+    also checks the properties that show only in the values around the start.
     """
     m, q, v = jax.tree.map(lax.stop_gradient, (lower(system).at(t), q, v))
     mass = m.metric(q)
@@ -78,6 +79,11 @@ def start_fault(
         unfit, contradiction = faults_around(m, q, v, supports)
         fault = jnp.where(unfit, Status.NOT_DEFINED.code, fault)
         fault = jnp.where(contradiction, Status.CONTRADICTION.code, fault)
+    if Trait.HOLONOMIC in m.traits:
+        slopes = m.slopes(q)
+        typical = jnp.sum(jnp.abs(slopes), axis=1) * (1 + jnp.max(jnp.abs(q)))
+        off = jnp.any(off_surface(m.holonomic(q), slopes, q, typical))
+        fault = jnp.where(off, Status.OFF_SURFACE.code, fault)
     return jnp.where(m.space.defect(q) < TOLERANCE, fault, Status.NO_ELEMENT.code)
 
 

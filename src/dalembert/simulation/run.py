@@ -17,7 +17,7 @@ from dalembert.model import (
     System,
     as_arrays,
     check_system,
-    nearest_velocity,
+    nearest_start,
     refuse_masked,
 )
 from dalembert.numerics import (
@@ -58,8 +58,8 @@ def simulate(
     """Runs `method` on `system` from (q0, v0) at time t0, for `steps` steps of size h (for EDLA, the first step size).
 
     Instead of `steps` you may give `t1`, the time at which the run ends; it must be a whole number of steps away.
-    The trajectory keeps every `save_every`-th state and the last one; row 0 is the start. The start velocity must
-    satisfy the constraint; with `project=True` the run starts from the nearest velocity that does. A run that fails
+    The trajectory keeps every `save_every`-th state and the last one; row 0 is the start. The start must
+    satisfy the constraints; with `project=True` the run starts from the nearest start that does. A run that fails
     raises SimulationError, which says the step, the time and what to try. With `throw=False` the run returns what was
     computed, and `status` says why it ended. Ctrl-C ends the run and returns what was computed. `progress=True` shows a
     bar on a terminal and plain lines elsewhere; if `progress` is a function, it is called with (steps done, steps).
@@ -81,7 +81,7 @@ def simulate(
     steps, save_every = int(number), int(save_every)
     if is_traced((system, method, q0, v0, h, t0)):
         with _explaining(system):
-            v0 = _projected(system, method, q0, v0, t0) if project else v0
+            q0, v0 = _projected(system, method, q0, v0, t0) if project else (q0, v0)
             _check_once(system, method, q0, v0, t0)
             return _traced(as_arrays(system), as_arrays(method), q0, v0, h, t0, steps, save_every, on_failure)
     system, method, solution = _outside(
@@ -101,7 +101,7 @@ def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, proje
     if isinstance(system, System) and isinstance(method, Method):  # otherwise the checks say what is wrong
         system, method = as_arrays(system), as_arrays(method)
     with one_look():
-        v0 = _projected(system, method, q0, v0, t0) if project else v0
+        q0, v0 = _projected(system, method, q0, v0, t0) if project else (q0, v0)
         _check_once(system, method, q0, v0, t0)
         q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
         loop = engine(system, method, h)
@@ -123,19 +123,27 @@ def _outside(system: Any, work: Callable[[], Any]) -> Any:
 
 
 def _projected(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> Any:
-    """The allowed velocity nearest to v0 in the kinetic metric."""
+    """The start nearest to (q0, v0), in the kinetic metric, that satisfies the constraints."""
     check_system(system)
     check_method(method)
     _check_shapes(system, q0, v0)
     arrays = as_arrays(system)
     q, v, t = (jnp.asarray(x, float) for x in (q0, v0, t0))
     found = _nearest(arrays, q, v, t)
-    return found if is_traced((system, q0, v0, t0)) else np.asarray(found)
+    if is_traced((system, q0, v0, t0)):
+        return found
+    found = tuple(np.asarray(x) for x in found)
+    if np.all(np.isfinite(q)) and not np.all(np.isfinite(found[0])):
+        raise ValueError(
+            f"{system.label}: no configuration near q0 that satisfies the position constraints was found; start nearer "
+            "to them"
+        )
+    return found
 
 
 @jit_fast_compile
 def _nearest(system: System, q: Any, v: Any, t: Any) -> Any:
-    return nearest_velocity(system.at(t), q, v)
+    return nearest_start(system.at(t), q, v)
 
 
 _passed: OrderedDict[Any, None] = OrderedDict()

@@ -110,6 +110,7 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
         "energy": "total energy of v",
         "energy_full": "total energy of v_full",
         "constraint_residual": "largest entry of A(q) v, or of A v - b if the constraints are affine",
+        "position_residual": "largest entry of c(q), the position constraints",
         "moving_energy": "total energy minus p . Z, where Z is the drift of affine constraints",
     }
     for name, text in long_names.items():
@@ -129,6 +130,7 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
         "method": sol.method.cli_name if sol.method is not None else stored["method"],
         "save_every": sol.save_every,
         "traits": json.dumps(sorted(trait.name for trait in sol.traits)),
+        **({"positions": sol.position_multipliers.shape[-1]} if Trait.HOLONOMIC in sol.traits else {}),
         "versions": json.dumps(versions()),
     }
     group = (
@@ -178,6 +180,8 @@ def _step_data(sol: Trajectory, rows: tuple[str, ...]) -> dict[str, Any]:
         found[f"step_data_{name}"] = ((*rows, *axes), np.asarray(x))
     if not sol.changed and Trait.AFFINE in sol.traits:
         found["moving_energy"] = (rows, sol.moving_energy())
+    if not sol.changed and Trait.HOLONOMIC in sol.traits:
+        found["position_residual"] = (rows, sol.position_residual())
     return found
 
 
@@ -527,11 +531,19 @@ def _trajectory(data: "xarray.Dataset", system: System | None) -> Trajectory:
         "velocities": data[data.v.dims[-1]].values.tolist(),
         "group": metadata.get("group"),
         "traits": _traits(data),
+        "positions": int(metadata.get("positions", 0)),
         "units": data.unit.values.tolist() if "unit" in data.coords else [],
         **{key: metadata[key] for key in ("system", "parameters", "options", "method", "versions")},
         **{
             key: data[key].values
-            for key in ("energy", "energy_full", "constraint_residual", "moving_energy", "t_multipliers")
+            for key in (
+                "energy",
+                "energy_full",
+                "constraint_residual",
+                "moving_energy",
+                "position_residual",
+                "t_multipliers",
+            )
             if key in data
         },
     }

@@ -36,6 +36,10 @@ def residual_at(m: Mechanics, q, v):
     return jnp.max(jnp.abs(jnp.sum(m.rows(q) * v, axis=-1) - m.offsets(q)), initial=0.0)
 
 
+def _off_surface(m: Mechanics, q, v):
+    return jnp.max(jnp.abs(m.holonomic(q)), initial=0.0)
+
+
 def _multiplier(m: Mechanics, q, v):
     return acceleration(m, q, v)[1]
 
@@ -111,10 +115,33 @@ class Trajectory(eqx.Module):
 
     @property
     def multipliers(self) -> Float[Numbers, "*members rows m"]:
-        """The multipliers of the one-forms, shape (K, m)."""
+        """The multipliers of the one-forms, shape (K, m), followed by those of position constraints, if there are any.
+
+        `velocity_multipliers` and `position_multipliers` are the two parts.
+        """
         if self.lam is not None:
             return self.lam
         return self._measured("multipliers", _multiplier, self.v)
+
+    @property
+    def velocity_multipliers(self) -> Float[Numbers, "*members rows m"]:
+        """The multipliers of the one-forms that the system gives, shape (K, m)."""
+        found = self.multipliers
+        return found[..., : found.shape[-1] - self._positions]
+
+    @property
+    def position_multipliers(self) -> Float[Numbers, "*members rows k"]:
+        """The multipliers of the position constraints, shape (K, k): their force is dc^T times these."""
+        found = self.multipliers
+        return found[..., found.shape[-1] - self._positions :]
+
+    @property
+    def _positions(self) -> int:
+        """The number of position constraints."""
+        if self.system is None:
+            return int((self.stored or {}).get("positions", 0))
+        m = lower(self.system).at(0.0)
+        return jax.eval_shape(m.holonomic, jax.ShapeDtypeStruct((m.dimension,), float)).shape[0]
 
     @property
     def t_multipliers(self) -> Float[Numbers, "*_ rows"]:
@@ -210,6 +237,10 @@ class Trajectory(eqx.Module):
     def constraint_residual(self) -> Float[Numbers, "*members rows"]:
         """The largest entry of A(q) v, or of A(q) v - b(q) if the constraints are affine, shape (K,)."""
         return self._measured("constraint_residual", residual_at, self.v)
+
+    def position_residual(self) -> Float[Numbers, "*members rows"]:
+        """The largest entry of c(q), the position constraints, shape (K,); zero if there are none."""
+        return self._measured("position_residual", _off_surface, self.v, self.near)
 
     def parasitic_amplitude(self) -> Float[Numbers, "*members rows"]:
         """For a GNI or leap-frog, the size of the part of its velocity that changes sign every step, shape (K,).

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from dalembert.methods import Method
-from dalembert.model import System, as_arrays, nearest_velocity, wrong
+from dalembert.model import System, as_arrays, nearest_start, wrong
 from dalembert.numerics import compiled
 from dalembert.sweeps.spec import METHOD, START, STEP, Spec, leaf_names, leaf_paths
 
@@ -83,7 +83,7 @@ def members_of(spec: Spec, columns: dict[str, np.ndarray]) -> Members:
     steps, every = spec.length(float(h) if np.ndim(h) == 0 else float(h[0]))
     h = float(h) if np.ndim(h) == 0 else np.asarray(h, float)
     if spec["project"]:
-        v0 = _projected(system, vary, q0, v0, float(spec["t0"]))
+        q0, v0 = _projected(system, vary, q0, v0, float(spec["t0"]))
     return Members(system, vary, spec.method(spelling), q0, v0, h, steps, every)
 
 
@@ -192,11 +192,14 @@ def starts_of(
 def _nearest(tree: Any, axes: tuple[int | None, ...], t0: float) -> Callable:
     over = (jax.tree.unflatten(tree, axes), 0, 0)
     return compiled(
-        lambda system, q, v: jax.vmap(lambda s, q, v: nearest_velocity(s.at(t0), q, v), over)(system, q, v)
+        lambda system, q, v: jax.vmap(lambda s, q, v: nearest_start(s.at(t0), q, v), over)(system, q, v)
     )
 
 
-def _projected(system: System, vary: list[str], q0: np.ndarray, v0: np.ndarray, t0: float) -> np.ndarray:
-    """The allowed velocities nearest to v0."""
+def _projected(
+    system: System, vary: list[str], q0: np.ndarray, v0: np.ndarray, t0: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The starts nearest to (q0, v0) that satisfy the constraints."""
     axes = tuple(0 if path in vary else None for path in leaf_paths(system))
-    return np.asarray(_nearest(jax.tree.structure(system), axes, t0)(system, q0, v0))
+    q, v = (np.asarray(x) for x in _nearest(jax.tree.structure(system), axes, t0)(system, q0, v0))
+    return q, v

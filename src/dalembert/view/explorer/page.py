@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.model import nearest_velocity, wrong
+from dalembert.model import nearest_start, wrong
 from dalembert.view.animation import page as player_page
 from dalembert.view.explorer.answers import Answer, Said, answer, second_thoughts
 from dalembert.view.explorer.request import (
@@ -54,7 +54,9 @@ class Controls:
             self.start = gui.add_dropdown("start", ("default",), initial_value="default")
             self.q0 = gui.add_text("q0", first.q0, hint="the configuration, with commas")
             self.v0 = gui.add_text("v0", first.v0, hint="the velocity, with commas")
-            allowed = gui.add_button("Make v0 allowed", hint="project it onto the constraint", color="gray")
+            allowed = gui.add_button(
+                "Make it allowed", hint="the nearest q0 and v0 that satisfy the constraints", color="gray"
+            )
         with gui.add_folder("Methods"):
             names = [f"method {i + 1}" for i in range(SLOTS)]
             self.methods = [gui.add_dropdown(name, (NONE,), initial_value=NONE) for name in names]
@@ -150,7 +152,7 @@ class Controls:
         self._changed()
 
     def _allow(self) -> None:
-        """Replaces the typed velocity by the nearest one that satisfies the constraint."""
+        """Replaces the typed start by the nearest one that satisfies the constraints."""
         request = checked(self.request(), self.kinds)
         system = built(request, self.kinds)
         q0, v0 = (jnp.array(numbers(x, n)) for x, n in ((request.q0, "q0"), (request.v0, "v0")))
@@ -158,7 +160,12 @@ class Controls:
             raise ValueError(
                 f"{system.label} takes {system.dimension} numbers in q0 and {system.velocity_dimension} in v0"
             )
-        self.v0.value = text_of(nearest_velocity(system.at(0.0), q0, v0))
+        q, v = nearest_start(system.at(0.0), q0, v0)
+        if not jnp.all(jnp.isfinite(q)):
+            raise ValueError(f"no configuration near q0 satisfies the position constraints of {system.label}")
+        if jnp.any(q != q0):
+            self.q0.value = text_of(q)
+        self.v0.value = text_of(v)
 
 
 def sentence_of(error: Exception) -> str:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import METHODS, Composition, method_from_text
-from dalembert.model import System, Trait, check_start, lower, nearest_velocity, observed, sample
+from dalembert.model import System, Trait, check_start, lower, nearest_start, observed, sample
 
 SLOTS = 4
 """The number of methods that the page runs side by side."""
@@ -254,12 +254,13 @@ def methods_for(system: Any) -> list[str]:
 
 
 def start_of(system: Any, name: str | None) -> tuple[Any, Any]:
-    """The system's own start; if it has none, the configuration zero with some velocity that the constraint allows."""
+    """The system's own start; if it has none, one near the configuration zero, with some velocity, that the constraints
+    allow."""
     if system.starts() or name is not None:
         return system.start(name)
     m = lower(system).at(0.0)
     q0 = np.asarray(m.space.identity())
-    return q0, nearest_velocity(m, jnp.asarray(q0), jnp.ones(system.velocity_dimension))
+    return nearest_start(m, jnp.asarray(q0), jnp.ones(system.velocity_dimension))
 
 
 def _second(system: Any, q0: Any, v0: Any) -> str:
