@@ -66,6 +66,7 @@ def make(name: str) -> tuple[da.System, np.ndarray, np.ndarray, float]:
         "sleigh-cm": zoo.ChaplyginSleigh(coordinates="mass-centre"),
         "snakeboard-relative": zoo.Snakeboard(),
         "snakeboard-absolute": zoo.Snakeboard(convention="absolute"),
+        "falling-disk": zoo.FallingDisk(),
         "massive": Massive(),
         "sleigh-potential": SleighInPotential(),
     }[name]

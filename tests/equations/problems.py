@@ -11,8 +11,8 @@ q, so that derivatives can be taken by a complex step; gradV also several points
 The first twelve are the nonholonomically coupled systems of Modin and Verdier, "What makes nonholonomic
 integrators work?": a passenger x in R^2 or R^3 whose constraint A(xi) x' = 0 is turned by a driver xi.  The
 coordinates are (x1, x2, xi) or (x1, x2, x3, xi), all masses are 1 and the potential is U(x) + V(xi).  The
-others are the Chaplygin sleigh in contact and in centre-of-mass coordinates, two snakeboards, and a system
-with a full mass matrix.
+others are the Chaplygin sleigh in contact and in centre-of-mass coordinates, two snakeboards, bodies that roll,
+and a system with a full mass matrix.
 """
 
 from collections.abc import Callable
@@ -219,6 +219,43 @@ def snakeboard(name, absolute):
     return _problem(name, M, _no_potential, _no_gradient, A, q0, v0, 0.1)
 
 
+# ---- a disk that tilts ------------------------------------------------------------------------------------
+
+
+def falling_disk(name):
+    """Disk of mass and radius 1, q = (contact x, y, heading, tilt, roll), from velocities of points and axes.
+
+    The frame e1 (heading), e2 (axle), e3 (steepest line of the disk) turns with heading and tilt; the centre is
+    contact + e3, and the angular velocity heading' z + tilt' e1 + roll' e2.
+    """
+    axial, diametral, g = 0.5, 0.25, 9.81
+    shift = np.eye(3, 5)
+    shift[2, 2] = 0.0
+
+    def metric(q):
+        s, c, st, ct = np.sin(q[2]), np.cos(q[2]), np.sin(q[3]), np.cos(q[3])
+        e2, (x, y, z) = np.array([-s * ct, c * ct, st]), (s * st, -c * st, ct)
+        # One column per coordinate: how it turns the frame and the disk, and how it moves the centre contact + e3.
+        frame_turns = np.array([[0, 0, 0, c, 0], [0, 0, 0, s, 0], [0, 0, 1, 0, 0]])
+        disk_turns = np.concatenate([frame_turns[:, :4], e2[:, None]], axis=1)
+        centre = shift + np.array([[0, z, -y], [-z, 0, x], [y, -x, 0]]) @ frame_turns
+        axle = e2 @ disk_turns
+        turns = diametral * disk_turns.T @ disk_turns + (axial - diametral) * np.outer(axle, axle)
+        return centre.T @ centre + turns
+
+    def V(q):
+        return g * np.cos(q[3])
+
+    def gradV(q):
+        zero = 0.0 * q[0]
+        return np.array([zero, zero, zero, -g * np.sin(q[3]), zero])
+
+    def A(q):
+        return np.array([[1.0, 0.0, 0.0, 0.0, -np.cos(q[2])], [0.0, 1.0, 0.0, 0.0, -np.sin(q[2])]])
+
+    return _problem(name, metric, V, gradV, A, [0, 0, 0, 0.2, 0], [3, 0, 0, 0, 3], 0.05)
+
+
 # ---- a full mass matrix -----------------------------------------------------------------------------------
 
 
@@ -264,6 +301,7 @@ PROBLEMS: dict[str, Problem] = {
         sleigh_cm("sleigh-cm"),
         snakeboard("snakeboard-relative", absolute=False),
         snakeboard("snakeboard-absolute", absolute=True),
+        falling_disk("falling-disk"),
         massive("massive"),
         sleigh_potential("sleigh-potential"),
     )

@@ -29,6 +29,7 @@ EXTRAS = {
     "sleigh-cm": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
     "sleigh-contact": ["frame"],
     "sleigh-potential": ["frame", "frame@4"],
+    "falling-disk": ["frame"],
     "snakeboard-relative": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
     "snakeboard-absolute": ["dla:0.5", "dla01", "leapfrog-half-kick", "frame"],
 }

@@ -22,6 +22,7 @@ SYSTEMS = {name: getattr(zoo, name)() for name in zoo.__all__} | {
     "Snakeboard, absolute": zoo.Snakeboard(radius=0.7, convention="absolute", psi="relative"),
     "TwoWheeledRobot, wide": zoo.TwoWheeledRobot(radius=0.3, track=0.9),
     "BallOnTurntable, small": zoo.BallOnTurntable(rate=-0.7, radius=0.4),
+    "FallingDisk, small": zoo.FallingDisk(radius=0.6),
     "RubberBall, small": zoo.RubberBall(radius=0.6),
     "RoundBody, S^3": zoo.RoundBody("S^3", "right-invariant"),
     "RoundBody, left": zoo.RoundBody("SO(3)", "left-invariant"),
@@ -36,9 +37,17 @@ ROLLING = {
     "TwoWheeledRobot": 2,
     "BallOnTurntable": 1,
     "RubberBall": 1,
+    "FallingDisk": 1,
 }
 SKATING = {"KnifeEdge": 1, "ChaplyginSleigh": 1, "GroupSleigh": 1, "Snakeboard": 4}
-DIRECTED = {"KnifeEdge": 1, "ChaplyginSleigh": 1, "GroupSleigh": 1, "RollingDisk": 1, "MobileRobot": 1}
+DIRECTED = {
+    "KnifeEdge": 1,
+    "ChaplyginSleigh": 1,
+    "GroupSleigh": 1,
+    "RollingDisk": 1,
+    "MobileRobot": 1,
+    "FallingDisk": 1,
+}
 TILED = ("NonholonomicParticle", "ParticleWithWheel", "TravellingWell", "Heisenberg")
 RANDOM = 6
 # Velocities and lengths of order one to ten: a few hundred roundings of 1e-16 of such sizes.

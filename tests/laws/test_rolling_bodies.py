@@ -1,0 +1,212 @@
+"""Bodies that roll: thresholds of stability, steady motions, closed solutions; which method keeps which integral."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hurry import compiled
+from scipy.integrate import solve_ivp
+
+import dalembert as da
+from dalembert.model import acceleration
+
+zoo = da.zoo
+G = 9.81
+
+
+def along(function, sol):
+    """The values of a function of (q, v) at every stored state."""
+    return np.asarray(jax.jit(jax.vmap(function))(sol.q, sol.v))
+
+
+def changes(system, sol):
+    """The largest change of each integral, by name."""
+    values = {name: along(f, sol) for name, f in system.integrals().items()}
+    return {name: np.max(np.abs(x - x[0])) for name, x in values.items()}
+
+
+# ---- the disk that tilts ----------------------------------------------------------------------------------
+
+DISKS = {
+    "disk": zoo.FallingDisk(),
+    "hoop": zoo.FallingDisk(axial=1.0, diametral=0.5),
+    "other": zoo.FallingDisk(mass=1.3, radius=0.7, axial=0.4, diametral=0.3, gravity=5.0),
+}
+# Published thresholds, as multiples of g/a [neimark1972].
+THRESHOLDS = {"disk": 1 / 3, "hoop": 1 / 4}
+# A zero eigenvalue of multiplicity k comes out as the k-th root of rounding: 1e-8 for two, measured 1e-7.
+ZERO = 1e-5
+
+
+def fastest(disk, state):
+    """The square of the largest eigenvalue of the linearised motion; all others are zero."""
+    found = da.linearise(disk, *state).eigenvalues
+    found = found[np.argsort(-np.abs(found))]
+    assert np.max(np.abs(found[2:])) < ZERO
+    square = found[0] ** 2
+    assert abs(square.imag) < 1e-9 * abs(square)  # on an axis: rounding
+    return square.real
+
+
+@pytest.mark.parametrize("name", DISKS)
+def test_an_upright_disk_rolls_stably_above_the_threshold(name):
+    disk = DISKS[name]
+    m, a, axial, across, g = disk.mass, disk.radius, disk.axial, disk.diametral, disk.gravity
+    threshold = across * m * g * a / (axial * (axial + m * a**2))
+    if name in THRESHOLDS:
+        assert threshold == pytest.approx(THRESHOLDS[name] * g / a, rel=1e-15)  # the same number
+    assert fastest(disk, disk.moving(0.0, 0.0, np.sqrt(1.001 * threshold))) < -1e-3 * threshold
+    assert fastest(disk, disk.moving(0.0, 0.0, np.sqrt(0.999 * threshold))) > 1e-3 * threshold
+    for speed in (0.5, 2.0, 5.0):
+        square = ((axial + m * a**2) * (axial / across) * speed**2 - m * g * a) / (across + m * a**2)
+        if name == "disk":
+            # Published; rounding.
+            assert square == pytest.approx(12 / 5 * speed**2 - 4 / 5 * g / a, rel=1e-14)
+        # Eigenvalues of a 8 x 8 matrix of entries up to 40.
+        assert fastest(disk, disk.moving(0.0, 0.0, speed)) == pytest.approx(-square, rel=1e-11)
+
+
+@cache
+def reduced_matrix():
+    """The derivative of the motion of (tilt, tilt', heading', roll')."""
+
+    def flow(disk, y):
+        tilt, tilting, turning, rolling = y
+        zero = jnp.zeros(())
+        v = jnp.stack([disk.radius * rolling, zero, turning, tilting, rolling])
+        x = acceleration(disk, jnp.stack([zero, zero, zero, tilt, zero]), v)[0]
+        return jnp.stack([tilting, x[3], x[2], x[4]])
+
+    return compiled(jax.jacfwd(flow, argnums=1), zoo.FallingDisk(), jnp.zeros(4))
+
+
+@pytest.mark.parametrize("name", DISKS)
+def test_an_upright_disk_spins_stably_above_the_threshold(name):
+    """The constraint depends on the heading, along which this motion goes: `linearise` gives no constant matrix here.
+
+    The tilt and the rates alone, on which the heading has no influence, do.
+    """
+    disk = DISKS[name]
+    m, a, across, g = disk.mass, disk.radius, disk.diametral, disk.gravity
+    threshold = m * g * a / (across + m * a**2)
+    if name == "disk":
+        assert threshold == pytest.approx(4 * g / (5 * a), rel=1e-15)  # the same number
+    reduced = reduced_matrix()
+    for speed in (0.5, 0.99 * np.sqrt(threshold), 1.01 * np.sqrt(threshold), 6.0):
+        found = np.linalg.eigvals(reduced(disk, jnp.array([0.0, 0.0, speed, 0.0]))) ** 2
+        found = found[np.argsort(-np.abs(found))]
+        # Close to the threshold the difference of two numbers near 8 loses two digits.
+        assert abs(found[0] - (threshold - speed**2)) < 1e-12 * max(threshold, speed**2)
+        assert np.max(np.abs(found[2:])) < ZERO**2
+        rolling = fastest(disk, disk.moving(0.0, 0.0, speed))
+        found = np.linalg.eigvals(reduced(disk, jnp.array([0.0, 0.0, 0.0, speed]))) ** 2
+        # The other road to the test above; eigenvalues of matrices of entries up to 100.
+        assert np.min(np.abs(found - rolling)) < 1e-11 * max(1, abs(rolling))
+
+
+def rates(disk, tilt, p, s):
+    """Euler's equations about the centre with the force at the contact, by hand: (tilt'', p', s') for tilt' = 0.7."""
+    m, a, axial, across, g = (
+        float(x) for x in (disk.mass, disk.radius, disk.axial, disk.diametral, disk.gravity)
+    )
+    # In the frame (heading, axle, steepest line), which turns at f; w is the disk's own angular velocity.
+    w, f = np.array([0.7, s, p]), np.array([0.7, p * np.tan(tilt), p])
+    arm, moments = np.array([0.0, 0.0, a]), np.array([across, axial, across])
+    weight = -m * g * np.array([0.0, np.sin(tilt), np.cos(tilt)])
+
+    def residual(dw):
+        force = m * (np.cross(dw, arm) + np.cross(f, np.cross(w, arm))) - weight
+        return moments * dw + np.cross(f, moments * w) - np.cross(-arm, force)
+
+    rest = residual(np.zeros(3))
+    matrix = np.stack([residual(e) - rest for e in np.eye(3)], axis=1)
+    d = np.linalg.solve(matrix, -rest)
+    return d[0], d[2], d[1]
+
+
+@pytest.mark.parametrize("name", DISKS)
+def test_the_disk_obeys_the_equations_of_its_docstring_and_of_euler(name):
+    disk = DISKS[name]
+    m, a, axial, across, g = disk.mass, disk.radius, disk.axial, disk.diametral, disk.gravity
+    draw = np.random.default_rng(5)
+    for tilt, turning, rolling, heading in draw.uniform(-1.2, 1.2, (6, 4)) * [1, 3, 3, 3]:
+        tilting = 0.7
+        forward = a * rolling * np.array([np.cos(heading), np.sin(heading)])
+        q, v = [0.3, -0.2, heading, tilt, 0.4], [*forward, turning, tilting, rolling]
+        x = np.asarray(da.acceleration(disk, q, v)[0])
+        st, ct = np.sin(tilt), np.cos(tilt)
+        p, s, b = turning * ct, rolling + turning * st, axial + m * a**2
+        found = x[3], x[2] * ct - turning * st * tilting, x[4] + x[2] * st + turning * ct * tilting
+        told = (
+            (b * p * s - across * p**2 * np.tan(tilt) + m * g * a * st) / (across + m * a**2),
+            (p * np.tan(tilt) - axial / across * s) * tilting,
+            -m * a**2 / b * p * tilting,
+        )
+        # Accelerations up to 100, solved from linear equations of condition below 100.
+        np.testing.assert_allclose(found, told, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(rates(disk, tilt, p, s), told, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", DISKS)
+def test_steady_motions_stay_steady(name):
+    disk = DISKS[name]
+    for tilt, turning in ((0.5, -1.5), (1.1, 3.0), (-0.3, 0.8)):
+        q, v = disk.steady(tilt, turning)
+        x = np.asarray(da.acceleration(disk, q, v)[0])
+        # The contact point turns with the heading; all other rates stay. Rounding of accelerations up to 30.
+        np.testing.assert_allclose(x, [0.0, v[0] * turning, 0.0, 0.0, 0.0], rtol=0, atol=1e-12)
+    start = disk.start("steady")
+    sol = da.simulate(disk, da.Reference(), *start, h=0.05, steps=200)
+    assert np.max(np.abs(sol.q[:, 3] - 0.5)) < 1e-12  # rounding of 200 steps
+    assert np.max(np.abs(sol.v[:, 2:] - sol.v[0, 2:])) < 1e-12
+    # The contact point moves on a circle of radius a phi'/psi'.
+    radius = disk.radius * sol.v[0, 4] / sol.v[0, 2]
+    assert np.max(np.abs(np.hypot(sol.q[:, 0], sol.q[:, 1] - radius) - abs(radius))) < 1e-11
+    other = disk.moving(0.5, -1.4, start[1][4])
+    other = da.simulate(disk, da.Reference(), *other, h=0.05, steps=50)
+    assert np.ptp(other.q[:, 3]) > 0.01  # another rate is not steady
+
+
+@pytest.mark.parametrize("name", DISKS)
+def test_the_hidden_integrals_solve_the_linear_equations_in_the_tilt(name):
+    """A road without power series: the equations of (p, s), integrated from the tilt of the state to zero."""
+    disk = DISKS[name]
+    m, a, axial, across = disk.mass, disk.radius, disk.axial, disk.diametral
+
+    def linear(tilt, y):
+        return [y[0] * np.tan(tilt) - axial / across * y[1], -m * a**2 / (axial + m * a**2) * y[0]]
+
+    spin, turning = disk.integrals().values()
+    for tilt, heading, rolling in ((0.3, 2.0, -1.0), (-0.9, -1.0, 3.0), (1.2, 0.5, 0.7)):
+        q, v = np.array([0.0, 0.0, 0.0, tilt, 0.0]), np.array([a * rolling, 0.0, heading, 0.4, rolling])
+        first = [heading * np.cos(tilt), rolling + heading * np.sin(tilt)]
+        there = solve_ivp(linear, (tilt, 0.0), first, "DOP853", rtol=1e-13, atol=1e-14).y[:, -1]
+        # The tolerance of the other integration, some hundred times.
+        np.testing.assert_allclose([float(turning(q, v)), float(spin(q, v))], there, rtol=0, atol=2e-11)
+
+
+def test_which_method_keeps_what_of_the_disk():
+    disk = zoo.FallingDisk()
+    for name in ("default", "spinning", "falling"):
+        exact = da.simulate(disk, da.Reference(), *disk.start(name), h=0.05, steps=200)
+        assert max(changes(disk, exact).values()) < 1e-12  # rounding of 200 steps; measured 2e-14
+        energy = exact.energy()
+        assert np.max(np.abs(energy / energy[0] - 1)) < 1e-13
+    found = {}
+    for parts in (1, 2):
+        start = disk.start("spinning")
+        sol = da.simulate(disk, da.FrameGradient(), *start, h=0.05 / parts, steps=200 * parts)
+        found[parts] = changes(disk, sol)
+        energy = sol.energy()
+        # Its claim: 400 solves to 1e-13 of an energy of 12.
+        assert np.max(np.abs(energy / energy[0] - 1)) < 1e-11
+        # What is no integral changes: the spin, the rate of turning, the momentum about the vertical at the contact.
+        p = along(lambda q, v: disk.metric(q)[2] @ v, sol)
+        for x in (sol.v[:, 4], sol.v[:, 2], p):
+            assert np.ptp(x) > 0.1
+    for name, change in found[1].items():
+        # Order 2: a quarter of the error at half the step, up to terms of order h^2 = 2.5e-3.
+        assert change / found[2][name] == pytest.approx(4, rel=0.02), name
+        assert change > 1e-3  # far above rounding, so the ratio says something
