@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hurry import compiled
 from scipy.integrate import solve_ivp
+from scipy.spatial.transform import Rotation
 
 import dalembert as da
 from dalembert.model import acceleration
@@ -210,3 +211,129 @@ def test_which_method_keeps_what_of_the_disk():
         # Order 2: a quarter of the error at half the step, up to terms of order h^2 = 2.5e-3.
         assert change / found[2][name] == pytest.approx(4, rel=0.02), name
         assert change > 1e-3  # far above rounding, so the ratio says something
+
+
+# ---- Chaplygin's sphere -----------------------------------------------------------------------------------
+
+LIE_METHODS = {
+    "lie-gni": da.LieGNI(),
+    "lie-gni:cayley": da.LieGNI("cayley"),
+    "variational": da.VariationalDLA(da.discrete.Retraction("exp")),
+}
+
+
+def momentum_flow(moments, d, y):
+    """K' = K x w, n' = n x w, with w from K by a formula: K = (I + D) w - D (w.n) n is solved by hand."""
+    k, n = y[:3], y[3:]
+    a = 1 / (moments + d)
+    inverse = a * n * d / (1 - d * np.sum(n * a * n))  # Sherman and Morrison
+    w = a * k + inverse * np.sum(n * a * k)
+    return np.concatenate([np.cross(k, w), np.cross(n, w)]), w
+
+
+def random_turns(count, seed):
+    return Rotation.random(count, random_state=seed).as_matrix()
+
+
+def test_chaplygins_sphere_obeys_its_equations():
+    sphere = zoo.ChaplyginSphere(mass=1.2, radius=0.8)
+    moments, d = np.array([0.3, 0.4, 0.6]), 1.2 * 0.8**2
+    for turn, w in zip(random_turns(5, 1), np.random.default_rng(2).uniform(-2, 2, (5, 3)), strict=True):
+        space, n = turn @ w, turn[2]
+        v = np.concatenate([w, 0.8 * np.array([space[1], -space[0]])])
+        dw = np.asarray(da.acceleration(sphere, np.append(turn.ravel(), [0.3, -0.4]), v)[0])[:3]
+        k = moments * w + d * (w - w @ n * n)
+        dn = np.cross(n, w)
+        dk = moments * dw + d * (dw - (dw @ n + w @ dn) * n - w @ n * dn)
+        # Numbers up to 10, through linear equations of condition below 10.
+        np.testing.assert_allclose(dk, np.cross(k, w), rtol=0, atol=1e-13)
+        flow, found = momentum_flow(moments, d, np.concatenate([k, n]))
+        np.testing.assert_allclose(found, w, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(flow, np.concatenate([dk, dn]), rtol=0, atol=1e-13)
+
+
+def test_the_reference_keeps_all_integrals_of_chaplygins_sphere():
+    sphere = zoo.ChaplyginSphere()
+    q0, v0 = sphere.start()
+    sol = da.simulate(sphere, da.Reference(), q0, v0, h=0.1, steps=200, save_every=20)
+    assert max(changes(sphere, sol).values()) < 1e-13  # rounding of 200 steps; measured 3e-15
+    energy = sol.energy()
+    assert np.max(np.abs(energy - energy[0])) < 1e-13
+    moments, w, n = np.array([0.3, 0.4, 0.6]), sol.v[:, :3], sol.q[:, 6:9]
+    k = moments * w + w - np.sum(w * n, axis=1)[:, None] * n
+    turned = np.einsum("tij,tj->ti", sol.q[:, :9].reshape(-1, 3, 3), k)
+    assert np.max(np.abs(turned - turned[0])) < 1e-13  # all three components in space
+    np.testing.assert_allclose(np.sum(k * w, axis=1) / 2, energy, rtol=1e-13)
+    # A road without the library: the six equations of (K, n). Tolerance of the other integration, a hundred times.
+    start = np.concatenate([k[0], n[0]])
+    other = solve_ivp(
+        lambda t, y: momentum_flow(moments, 1.0, y)[0],
+        (0, 20),
+        start,
+        "DOP853",
+        sol.t,
+        rtol=1e-13,
+        atol=1e-14,
+    )
+    np.testing.assert_allclose(np.concatenate([k, n], axis=1), other.y.T, rtol=0, atol=1e-10)
+    # What is no integral changes: the momentum in the body, its square without D, the spin about the vertical.
+    for x in (k[:, 0], np.sum((moments * w) ** 2, axis=1), np.sum(w * n, axis=1)):
+        assert np.ptp(x) > 0.01
+
+
+@pytest.mark.parametrize("name", LIE_METHODS)
+def test_methods_on_groups_keep_the_momentum_of_chaplygins_sphere(name):
+    """The turns about axes through the contact are constant sections: the momentum is exact, the energy of order 2."""
+    sphere = zoo.ChaplyginSphere()
+    errors = []
+    for parts in (1, 2):
+        sol = da.simulate(sphere, LIE_METHODS[name], *sphere.start(), h=0.1 / parts, steps=300 * parts)
+        assert max(changes(sphere, sol).values()) < 1e-12  # rounding of 600 steps; measured 3e-14
+        energy = sol.energy()
+        errors.append(np.max(np.abs(energy - energy[0])))
+    assert errors[0] > 1e-5  # it does change
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.05)  # order 2, up to h^2 = 1e-2
+
+
+def test_the_frame_method_keeps_the_energy_of_chaplygins_sphere_but_not_the_momentum():
+    sphere = zoo.ChaplyginSphere()
+    q0, v0 = sphere.start()
+    chart, squared = da.Chart(sphere, q0), sphere.integrals()["momentum squared"]
+    errors = []
+    for parts in (1, 2):
+        sol = da.simulate(chart, da.FrameGradient(), jnp.zeros(5), v0, h=0.1 / parts, steps=25 * parts)
+        energy = sol.energy()
+        assert np.max(np.abs(energy - energy[0])) < 1e-11  # 50 solves to 1e-13
+        body = along(lambda x, u: squared(chart.element(x), chart._velocity(x) @ u), sol)
+        errors.append(np.max(np.abs(body - body[0])))
+    assert errors[0] > 1e-6
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.1)  # order 2
+
+
+def test_chaplygins_sphere_has_an_invariant_measure():
+    """The divergence of density times flow on the space of (K, n), by central differences."""
+    moments, d = np.array([0.3, 0.4, 0.6]), 0.7
+
+    def divergence(power):
+        def weighted(y):
+            return (1 / d - np.sum(y[3:] ** 2 / (moments + d))) ** power * momentum_flow(moments, d, y)[0]
+
+        found = []
+        for turn, k in zip(random_turns(4, 3), np.random.default_rng(4).uniform(-1, 1, (4, 3)), strict=True):
+            y, step = np.concatenate([k, turn[2]]), 1e-5
+            columns = [(weighted(y + step * e) - weighted(y - step * e)) @ e for e in np.eye(6)]
+            found.append(sum(columns) / (2 * step))
+        return np.max(np.abs(found))
+
+    assert divergence(-0.5) < 1e-8  # 1e-5^2 times third derivatives of up to 50
+    assert min(divergence(power) for power in (0.0, 0.5, -1.0)) > 1e-3
+
+
+def test_a_sphere_with_equal_moments_rolls_straight():
+    sphere = zoo.ChaplyginSphere(i1=0.4, i2=0.4, i3=0.4)
+    sol = da.simulate(sphere, da.LieGNI(), *sphere.start(), h=0.1, steps=100)
+    # The angular velocity in space is constant. Rounding of 100 steps over a way of 10.
+    assert np.max(np.abs(sol.q[:, 9:] - np.outer(sol.t, sol.v[0, 3:]))) < 1e-12
+    bent = zoo.ChaplyginSphere()
+    sol = da.simulate(bent, da.LieGNI(), *bent.start(), h=0.1, steps=100)
+    assert np.max(np.abs(sol.q[:, 9:] - np.outer(sol.t, sol.v[0, 3:]))) > 0.1

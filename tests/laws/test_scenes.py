@@ -23,6 +23,7 @@ SYSTEMS = {name: getattr(zoo, name)() for name in zoo.__all__} | {
     "TwoWheeledRobot, wide": zoo.TwoWheeledRobot(radius=0.3, track=0.9),
     "BallOnTurntable, small": zoo.BallOnTurntable(rate=-0.7, radius=0.4),
     "FallingDisk, small": zoo.FallingDisk(radius=0.6),
+    "ChaplyginSphere, small": zoo.ChaplyginSphere(radius=0.6),
     "RubberBall, small": zoo.RubberBall(radius=0.6),
     "RoundBody, S^3": zoo.RoundBody("S^3", "right-invariant"),
     "RoundBody, left": zoo.RoundBody("SO(3)", "left-invariant"),
@@ -38,6 +39,7 @@ ROLLING = {
     "BallOnTurntable": 1,
     "RubberBall": 1,
     "FallingDisk": 1,
+    "ChaplyginSphere": 1,
 }
 SKATING = {"KnifeEdge": 1, "ChaplyginSleigh": 1, "GroupSleigh": 1, "Snakeboard": 4}
 DIRECTED = {

@@ -1,6 +1,7 @@
 """Systems ready to run, one per file, with the data of the publications that they come from."""
 
 from dalembert.zoo.chaplygin_sleigh import ChaplyginSleigh
+from dalembert.zoo.chaplygin_sphere import ChaplyginSphere
 from dalembert.zoo.falling_disk import FallingDisk
 from dalembert.zoo.group_sleigh import GroupSleigh
 from dalembert.zoo.harmonic_cvt import HarmonicCVT
@@ -23,6 +24,7 @@ from dalembert.zoo.two_wheeled_robot import TwoWheeledRobot
 __all__ = [
     "BallOnTurntable",
     "ChaplyginSleigh",
+    "ChaplyginSphere",
     "FallingDisk",
     "GroupSleigh",
     "HarmonicCVT",
