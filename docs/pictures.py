@@ -48,6 +48,7 @@ LIE = da.LieGNI()
 ALONG, TURNING = 1.8 * np.cos(0.9), 1.8 * np.sin(0.9)
 GLIDE = [0, 0, 0.2, 0, -0.9], [ALONG * np.cos(0.2), ALONG * np.sin(0.2), TURNING, 1.0, 0.15]
 RUNS = {name: Run() for name in da.zoo.__all__} | {
+    "BallInCylinder": Run(50),
     "BallOnTurntable": Run(50, parameters={"radius": 0.5}),
     "ChaplyginSleigh": Run(180, 0.1),
     "ChaplyginSphere": Run(80, method=LIE, parameters={"radius": 0.5}, times=4),

@@ -67,6 +67,7 @@ def make(name: str) -> tuple[da.System, np.ndarray, np.ndarray, float]:
         "snakeboard-relative": zoo.Snakeboard(),
         "snakeboard-absolute": zoo.Snakeboard(convention="absolute"),
         "falling-disk": zoo.FallingDisk(),
+        "cylinder": zoo.BallInCylinder(),
         "massive": Massive(),
         "sleigh-potential": SleighInPotential(),
     }[name]

@@ -219,7 +219,7 @@ def snakeboard(name, absolute):
     return _problem(name, M, _no_potential, _no_gradient, A, q0, v0, 0.1)
 
 
-# ---- a disk that tilts ------------------------------------------------------------------------------------
+# ---- bodies that roll -------------------------------------------------------------------------------------
 
 
 def falling_disk(name):
@@ -254,6 +254,29 @@ def falling_disk(name):
         return np.array([[1.0, 0.0, 0.0, 0.0, -np.cos(q[2])], [0.0, 1.0, 0.0, 0.0, -np.sin(q[2])]])
 
     return _problem(name, metric, V, gradV, A, [0, 0, 0, 0.2, 0], [3, 0, 0, 0, 3], 0.05)
+
+
+def ball_in_cylinder(name):
+    """Ball of mass 1 and radius 1/4 inside a vertical cylinder of radius 1, q = (phi, z, s1, s2, s3), s' = w.
+
+    Its centre is at 3/4 (cos phi, sin phi, 0) + z e3, and the point at the wall, by (cos phi, sin phi, 0)/4 further
+    out, is at rest.
+    """
+    a, b, g = 0.25, 0.75, 9.81
+
+    def V(q):
+        return g * q[1]
+
+    def gradV(q):
+        return np.array([0.0 * q[0], 0.0 * q[1] + g, 0.0 * q[2], 0.0 * q[3], 0.0 * q[4]])
+
+    def A(q):
+        s, c = np.sin(q[0]), np.cos(q[0])
+        return np.array([[b, 0.0, 0.0, 0.0, a], [0.0, 1.0, a * s, -a * c, 0.0]])
+
+    moment = 0.4 * a**2
+    M = np.diag([b**2, 1.0, moment, moment, moment])
+    return _problem(name, M, V, gradV, A, np.zeros(5), [6, 0, 0, 0, -18], 0.05)
 
 
 # ---- a full mass matrix -----------------------------------------------------------------------------------
@@ -302,6 +325,7 @@ PROBLEMS: dict[str, Problem] = {
         snakeboard("snakeboard-relative", absolute=False),
         snakeboard("snakeboard-absolute", absolute=True),
         falling_disk("falling-disk"),
+        ball_in_cylinder("cylinder"),
         massive("massive"),
         sleigh_potential("sleigh-potential"),
     )

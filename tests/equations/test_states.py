@@ -30,6 +30,7 @@ EXTRAS = {
     "sleigh-contact": ["frame"],
     "sleigh-potential": ["frame", "frame@4"],
     "falling-disk": ["frame"],
+    "cylinder": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
     "snakeboard-relative": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
     "snakeboard-absolute": ["dla:0.5", "dla01", "leapfrog-half-kick", "frame"],
 }
@@ -57,6 +58,8 @@ def test_states_after_10_and_100_steps(problem, method):
             size = np.maximum(1, np.abs(y))
             if method == "dla:1" and problem.startswith("knife"):
                 size = np.max(size)  # exponentially unstable: rounding grows with the whole state
+            if problem == "cylinder":
+                size = np.max(size)  # the components of its spin, up to 32, turn into each other
             # Rounding of 100 steps of two different programs.
             assert np.max(np.abs(x - y) / size) < 1e-12, (name, k)
 

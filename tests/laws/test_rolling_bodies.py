@@ -337,3 +337,120 @@ def test_a_sphere_with_equal_moments_rolls_straight():
     bent = zoo.ChaplyginSphere()
     sol = da.simulate(bent, da.LieGNI(), *bent.start(), h=0.1, steps=100)
     assert np.max(np.abs(sol.q[:, 9:] - np.outer(sol.t, sol.v[0, 3:]))) > 0.1
+
+
+# ---- the ball in a cylinder -------------------------------------------------------------------------------
+
+CYLINDERS = {
+    "homogeneous": zoo.BallInCylinder(),
+    "hollow": zoo.BallInCylinder(mass=2.0, cylinder=1.5, radius=0.4, k=2 / 3, gravity=3.0),
+}
+
+
+def in_cylinder(name):
+    """The starts of a ball, and two that begin away from phi = 0, one of which does not turn."""
+    ball = CYLINDERS[name]
+    a, b = ball.radius, ball.cylinder - ball.radius
+    phi, rising, spin = 0.3, 0.4, 5.0
+    out, around = np.array([np.cos(phi), np.sin(phi)]), np.array([-np.sin(phi), np.cos(phi)])
+    starts = list(ball.starts().values())
+    for turning in (-4.0, 0.0):
+        w = spin * out + rising / a * around
+        starts.append(([phi, 1.0, 0.1, -0.2, 0.3], [turning, rising, *w, -b * turning / a]))
+    return ball, starts
+
+
+@pytest.mark.parametrize("name", CYLINDERS)
+def test_the_reference_follows_the_closed_solution_in_the_cylinder(name):
+    ball, starts = in_cylinder(name)
+    for q0, v0 in starts:
+        sol = da.simulate(ball, da.Reference(), q0, v0, h=0.05, steps=200, save_every=10)
+        q, v = ball.solution(sol.t, q0, v0)
+        np.testing.assert_allclose(q[0], q0, rtol=0, atol=1e-15)
+        np.testing.assert_allclose(v[0], v0, rtol=0, atol=1e-13)
+        # Rounding of 200 steps, of coordinates up to 500 (the ball that falls); measured 1e-15 of them.
+        assert np.max(np.abs(sol.q - q)) < 1e-13 * max(1, np.max(np.abs(q)))
+        assert np.max(np.abs(sol.v - v)) < 1e-13 * max(1, np.max(np.abs(v)))
+        assert max(changes(ball, sol).values()) < 1e-12 * max(1, np.max(np.abs(v)))
+
+
+def test_the_closed_solution_in_the_cylinder_is_the_published_one():
+    """From rest in height and without spin: z = -(5 g/(2 W^2)) (1 - cos(sqrt(2/7) W t)); it returns to its height."""
+    ball, rate = zoo.BallInCylinder(), 6.0
+    q0, v0 = ball.start()
+    period = 2 * np.pi / (np.sqrt(2 / 7) * rate)
+    t = np.linspace(0, 3 * period, 31)
+    z = ball.solution(t, q0, v0)[0][:, 1]
+    told = -5 * G / (2 * rate**2) * (1 - np.cos(np.sqrt(2 / 7) * rate * t))
+    np.testing.assert_allclose(z, told, rtol=0, atol=1e-13)  # rounding of phases up to 20
+    assert np.max(np.abs(z[::10])) < 1e-13
+    assert np.min(z) > -5 * G / rate**2 - 1e-13
+    # Without turning, nothing holds it: it falls at 5/7 of g.
+    q0, v0 = ball.rolling(turning=0.0)
+    np.testing.assert_allclose(ball.solution(t, q0, v0)[0][:, 1], -5 / 14 * G * t**2, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("name", CYLINDERS)
+def test_the_closed_solution_in_the_cylinder_obeys_newton_and_euler(name):
+    """Forces at the wall from the motion of the centre must turn the ball as it turns; by central differences."""
+    ball, starts = in_cylinder(name)
+    m, a, b, k, g = (
+        float(x) for x in (ball.mass, ball.radius, ball.cylinder - ball.radius, ball.k, ball.gravity)
+    )
+    step = 1e-4
+    for q0, v0 in starts:
+        for t in (0.4, 1.7):
+            times = np.array([t - step, t, t + step])
+            q, v = ball.solution(times, q0, v0)
+            centre = np.stack([b * np.cos(q[:, 0]), b * np.sin(q[:, 0]), q[:, 1]], axis=1)
+            out, w = np.append(centre[1, :2] / b, 0.0), v[:, 2:]
+            velocity = (centre[2] - centre[0]) / (2 * step)
+            force = m * ((centre[2] - 2 * centre[1] + centre[0]) / step**2 + [0, 0, g])
+            turn = k * m * a**2 * (w[2] - w[0]) / (2 * step)
+            # Differences: step^2/6 times third derivatives of up to 5000; second ones also lose 1e-16/step^2.
+            np.testing.assert_allclose(velocity + np.cross(w[1], a * out), 0, atol=1e-5)
+            np.testing.assert_allclose(turn, np.cross(a * out, force), rtol=0, atol=2e-5)
+            np.testing.assert_allclose((q[2] - q[0]) / (2 * step), v[1], rtol=0, atol=1e-5)
+
+
+def test_which_method_keeps_what_in_the_cylinder():
+    ball = zoo.BallInCylinder()
+    q0, v0 = ball.start("spinning")
+    methods = {"frame": da.FrameGradient(), "average": da.DLA(0.5)}
+    for name, method in methods.items():
+        errors, spins = [], []
+        for parts in (1, 2):
+            sol = da.simulate(ball, method, q0, v0, h=0.05 / parts, steps=100 * parts)
+            q, _ = ball.solution(sol.t, q0, v0)
+            errors.append(np.max(np.abs(sol.q - q)))
+            change = changes(ball, sol)
+            spins.append(change["spin at height zero"])
+            assert change["turning"] < 1e-12  # a momentum of all methods; rounding of 200 steps
+            energy = sol.energy()
+            if name == "frame":
+                assert np.max(np.abs(energy / energy[0] - 1)) < 1e-11  # its claim
+            else:
+                assert np.max(np.abs(energy / energy[0] - 1)) > 1e-4
+        # Order 2, up to terms of (rate h)^2 = 6e-2, and far above rounding.
+        assert errors[1] > 1e-3
+        assert errors[0] / errors[1] == pytest.approx(4, rel=0.1), name
+        assert spins[0] / spins[1] == pytest.approx(4, rel=0.1), name
+    # What is no integral changes: the spin itself, and its components in space.
+    spin = along(lambda q, v: v[2] * jnp.cos(q[0]) + v[3] * jnp.sin(q[0]), sol)
+    for x in (spin, sol.v[:, 2], sol.v[:, 3]):
+        assert np.ptp(x) > 1
+
+
+@pytest.mark.parametrize("name", CYLINDERS)
+def test_the_ball_that_is_drawn_does_not_slip_at_the_wall(name):
+    ball, starts = in_cylinder(name)
+    for q0, v0 in starts:
+        q0, v0 = jnp.asarray(q0), jnp.asarray(v0)
+        parts, rates = jax.jvp(lambda q: ball.scene(0.0, q), (q0,), (v0,))
+        ((part, change),) = [(p, c) for p, c in zip(parts, rates, strict=True) if p.kind == "ball"]
+        out = np.append(np.asarray(part.at)[:2], 0.0)
+        arm = part.size[0] * out / np.linalg.norm(out)
+        assert np.linalg.norm(out) + part.size[0] == pytest.approx(ball.cylinder, rel=1e-15)
+        slip = np.asarray(change.at) + np.cross(np.asarray(change.rolled), arm)
+        assert np.max(np.abs(slip)) < 1e-13  # rounding of speeds up to 10
+        assert np.linalg.norm(change.at) > 0.1

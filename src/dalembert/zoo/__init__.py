@@ -1,5 +1,6 @@
 """Systems ready to run, one per file, with the data of the publications that they come from."""
 
+from dalembert.zoo.ball_in_cylinder import BallInCylinder
 from dalembert.zoo.chaplygin_sleigh import ChaplyginSleigh
 from dalembert.zoo.chaplygin_sphere import ChaplyginSphere
 from dalembert.zoo.falling_disk import FallingDisk
@@ -22,6 +23,7 @@ from dalembert.zoo.turntable import BallOnTurntable
 from dalembert.zoo.two_wheeled_robot import TwoWheeledRobot
 
 __all__ = [
+    "BallInCylinder",
     "BallOnTurntable",
     "ChaplyginSleigh",
     "ChaplyginSphere",
