@@ -61,11 +61,13 @@ RUNS = {name: Run() for name in da.zoo.__all__} | {
     "PendulumCVT": Run(30, times=1),
     "RollingDisk": Run(100, start=([0, 0, 0, 0], [-2.0, 0, 2.0, 0.5])),
     "RoundBody": Run(60, method=LIE),
+    "RouthSphere": Run(60, times=4),
     "RubberBall": Run(60, method=LIE, parameters={"radius": 0.3}),
     "Snakeboard": Run(240, 0.05, start=GLIDE),
     "SpringParticle": Run(30, times=1),
     "Suslov": Run(100, method=da.LieGNI(restart_every=20)),  # in a longer run its parasitic mode would count
     "TwoWheeledRobot": Run(250),
+    "Veselova": Run(100, method=LIE),
 }
 FRONT = "Snakeboard"
 

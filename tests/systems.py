@@ -68,6 +68,7 @@ def make(name: str) -> tuple[da.System, np.ndarray, np.ndarray, float]:
         "snakeboard-absolute": zoo.Snakeboard(convention="absolute"),
         "falling-disk": zoo.FallingDisk(),
         "cylinder": zoo.BallInCylinder(),
+        "routh": zoo.RouthSphere(),
         "massive": Massive(),
         "sleigh-potential": SleighInPotential(),
     }[name]

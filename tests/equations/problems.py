@@ -279,6 +279,41 @@ def ball_in_cylinder(name):
     return _problem(name, M, V, gradV, A, np.zeros(5), [6, 0, 0, 0, -18], 0.05)
 
 
+def routh_sphere(name):
+    """Ball of mass and radius 1 with mass centre at -0.3 e from its middle, q = (x, y, heading, tilt, spin).
+
+    e is the axis and f that of tilting; the angular velocity is heading' z + tilt' f + spin' e.
+    """
+    axial, diametral, offset, g = 0.35, 0.3, 0.3, 9.81
+    shift = np.eye(3, 5)
+    shift[2, 2] = 0.0
+
+    def turns(q):
+        s, c, st, ct = np.sin(q[2]), np.cos(q[2]), np.sin(q[3]), np.cos(q[3])
+        return np.array([[0, 0, 0, -s, st * c], [0, 0, 0, c, st * s], [0, 0, 1, 0, ct]])
+
+    def metric(q):
+        w = turns(q)
+        x, y, z = e = w[:, 4]
+        centre = shift - offset * np.array([[0, z, -y], [-z, 0, x], [y, -x, 0]]) @ w  # middle - offset w x e
+        axle = e @ w
+        return centre.T @ centre + diametral * w.T @ w + (axial - diametral) * np.outer(axle, axle)
+
+    def V(q):
+        return -g * offset * np.cos(q[3])
+
+    def gradV(q):
+        zero = 0.0 * q[0]
+        return np.array([zero, zero, zero, g * offset * np.sin(q[3]), zero])
+
+    def A(q):
+        w = turns(q)
+        return shift[:2] + np.array([-w[1], w[0]])
+
+    v0 = [0, -2.0 * np.sin(1.0), 0.5, 0, 2]
+    return _problem(name, metric, V, gradV, A, [0, 0, 0, 1, 0], v0, 0.05)
+
+
 # ---- a full mass matrix -----------------------------------------------------------------------------------
 
 
@@ -326,6 +361,7 @@ PROBLEMS: dict[str, Problem] = {
         snakeboard("snakeboard-absolute", absolute=True),
         falling_disk("falling-disk"),
         ball_in_cylinder("cylinder"),
+        routh_sphere("routh"),
         massive("massive"),
         sleigh_potential("sleigh-potential"),
     )

@@ -30,6 +30,7 @@ EXTRAS = {
     "sleigh-contact": ["frame"],
     "sleigh-potential": ["frame", "frame@4"],
     "falling-disk": ["frame"],
+    "routh": ["frame"],
     "cylinder": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
     "snakeboard-relative": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
     "snakeboard-absolute": ["dla:0.5", "dla01", "leapfrog-half-kick", "frame"],

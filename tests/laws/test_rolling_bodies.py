@@ -454,3 +454,152 @@ def test_the_ball_that_is_drawn_does_not_slip_at_the_wall(name):
         slip = np.asarray(change.at) + np.cross(np.asarray(change.rolled), arm)
         assert np.max(np.abs(slip)) < 1e-13  # rounding of speeds up to 10
         assert np.linalg.norm(change.at) > 0.1
+
+
+# ---- Routh's sphere ---------------------------------------------------------------------------------------
+
+ROUTH = {
+    "default": zoo.RouthSphere(),
+    "flat": zoo.RouthSphere(mass=1.3, radius=0.8, offset=-0.2, axial=0.4, diametral=0.2, gravity=4.0),
+}
+
+
+def angular_velocity(q, v):
+    """In space: heading' e3 + tilt' f + spin' e."""
+    s, c, st, ct = jnp.sin(q[2]), jnp.cos(q[2]), jnp.sin(q[3]), jnp.cos(q[3])
+    return jnp.stack([-s * v[3] + st * c * v[4], c * v[3] + st * s * v[4], v[2] + ct * v[4]])
+
+
+@pytest.mark.parametrize("name", ROUTH)
+def test_rouths_sphere_obeys_newton_and_euler(name):
+    """The moment of the force at the contact about the mass centre, in space; and the integrals in vectors."""
+    ball = ROUTH[name]
+    m, a, offset, axial, across, g = (
+        float(x) for x in (ball.mass, ball.radius, ball.offset, ball.axial, ball.diametral, ball.gravity)
+    )
+    up = np.array([0.0, 0.0, 1.0])
+    for heading, tilt, *rates in np.random.default_rng(6).uniform(0.3, 2.0, (5, 5)):
+        q = np.array([0.1, 0.2, heading, tilt, 0.3])
+        w = np.asarray(angular_velocity(q, np.array([0, 0, *rates])))
+        v = np.array([a * w[1], -a * w[0], *rates])
+        x = np.asarray(da.acceleration(ball, q, v)[0])
+        found = np.asarray(jax.jvp(angular_velocity, (q, v), (v, x))[1])
+        e = np.array([np.sin(tilt) * np.cos(heading), np.sin(tilt) * np.sin(heading), np.cos(tilt)])
+        r, de = offset * e - a * up, np.cross(w, e)
+
+        def residual(dw, w=w, e=e, r=r, de=de):
+            force = m * (-np.cross(dw, r) - np.cross(w, offset * de) + g * up)
+            turn = across * dw + (axial - across) * ((dw @ e) * e + (w @ e) * de)
+            return turn - np.cross(r, force)
+
+        rest = residual(np.zeros(3))
+        matrix = np.stack([residual(y) - rest for y in np.eye(3)], axis=1)
+        # Accelerations up to 50, from linear equations of condition below 100.
+        np.testing.assert_allclose(found, np.linalg.solve(matrix, -rest), rtol=0, atol=1e-12)
+        momentum = across * w + (axial - across) * (w @ e) * e
+        inertia = across * np.eye(3) + (axial - across) * np.outer(e, e)
+        told = -momentum @ r, w @ e * np.sqrt(axial * across + m * r @ inertia @ r)
+        integrals = [float(f(q, v)) for f in ball.integrals().values()]
+        np.testing.assert_allclose(integrals, told, rtol=1e-13)  # the docstring's formulas; rounding
+
+
+def test_rouths_sphere_rocks_in_a_plane_as_its_energy_says():
+    """Without turning and spin, (J + m (a^2 + l^2 - 2 a l cos(th))) th'^2/2 - m g l cos(th) is constant."""
+    ball = zoo.RouthSphere()
+    m, a, offset, across, g = ball.mass, ball.radius, ball.offset, ball.diametral, ball.gravity
+    for tilt, tilting in ((0.4, 0.7), (1.3, -2.0), (2.5, 0.3)):
+        q, v = ball.rolling(tilt, 0.0, tilting, 0.0)
+        x = np.asarray(da.acceleration(ball, q, v)[0])
+        mass = across + m * (a**2 + offset**2 - 2 * a * offset * np.cos(tilt))
+        told = -m * offset * np.sin(tilt) * (g + a * tilting**2) / mass
+        np.testing.assert_allclose(
+            x, [a * told, 0, 0, told, 0], rtol=0, atol=1e-13
+        )  # rounding of numbers near 5
+
+
+@pytest.mark.parametrize("name", ROUTH)
+def test_which_method_keeps_what_of_rouths_sphere(name):
+    ball = ROUTH[name]
+    for start in ball.starts():
+        sol = da.simulate(ball, da.Reference(), *ball.start(start), h=0.05, steps=200)
+        assert max(changes(ball, sol).values()) < 1e-12  # rounding of 200 steps; measured 9e-15
+        energy = sol.energy()
+        assert np.max(np.abs(energy - energy[0])) < 1e-12
+    # What is no integral changes: the spin about the axis, and the momentum about the vertical.
+    spin = along(lambda q, v: v[4] + v[2] * jnp.cos(q[3]), sol)
+    upright = along(lambda q, v: (ball.metric(q) @ v)[2], sol)
+    assert min(np.ptp(spin), np.ptp(upright)) > 1e-3
+    found = []
+    for parts in (1, 2):
+        sol = da.simulate(
+            ball, da.FrameGradient(), *ball.start("upside down"), h=0.05 / parts, steps=200 * parts
+        )
+        energy = sol.energy()
+        assert np.max(np.abs(energy - energy[0])) < 1e-11  # its claim: 400 solves to 1e-13
+        found.append(changes(ball, sol))
+    for integral, change in found[0].items():
+        assert change > 1e-8  # above rounding
+        assert change / found[1][integral] == pytest.approx(4, rel=0.05), integral  # order 2
+
+
+# ---- Veselova's problem -----------------------------------------------------------------------------------
+
+
+def veselova_flow(moments, y):
+    """(w', n') with the multiplier by hand: (w.n)' = 0 and n' = n x w give lam."""
+    w, n = y[:3], y[3:]
+    torque = np.cross(moments * w, w)
+    lam = -np.sum(n * torque / moments) / np.sum(n * n / moments)
+    return np.concatenate([(torque + lam * n) / moments, np.cross(n, w)])
+
+
+def test_veselovas_body_by_two_roads():
+    body = zoo.Veselova()
+    moments = np.array([1.0, 2.0, 2.5])
+    q0, v0 = body.start()
+    sol = da.simulate(body, da.Reference(), q0, v0, h=0.1, steps=200, save_every=20)
+    start = np.concatenate([sol.v[0], sol.q[0, 6:]])
+    other = solve_ivp(
+        lambda t, y: veselova_flow(moments, y), (0, 20), start, "DOP853", sol.t, rtol=1e-13, atol=1e-14
+    )
+    # The tolerance of the other integration, a hundred times.
+    np.testing.assert_allclose(np.concatenate([sol.v, sol.q[:, 6:]], axis=1), other.y.T, rtol=0, atol=1e-10)
+    assert max(changes(body, sol).values()) < 1e-13  # rounding of 200 steps; measured 3e-15
+    assert np.ptp(sol.energy()) < 1e-13
+    momentum = np.einsum("tij,tj->ti", sol.q.reshape(-1, 3, 3), moments * sol.v)
+    assert np.max(np.ptp(momentum[:, :2], axis=0)) < 1e-13
+    # What is no integral changes: the vertical momentum, and the square of all of it.
+    assert min(np.ptp(momentum[:, 2]), np.ptp(np.sum(momentum**2, axis=1))) > 0.1
+
+
+@pytest.mark.parametrize("name", LIE_METHODS)
+def test_methods_on_groups_keep_the_momentum_of_veselovas_body(name):
+    """The turns about horizontal axes are constant sections: their momenta are exact, the energy of order 2."""
+    body = zoo.Veselova()
+    errors = []
+    for parts in (1, 2):
+        sol = da.simulate(body, LIE_METHODS[name], *body.start(), h=0.1 / parts, steps=300 * parts)
+        assert max(changes(body, sol).values()) < 1e-12  # rounding of 600 steps; measured 7e-14
+        errors.append(np.ptp(sol.energy()))
+    assert errors[0] > 1e-5
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.05)  # order 2, up to h^2 = 1e-2
+
+
+def test_veselovas_body_has_an_invariant_measure():
+    """The divergence of density times flow on the space of (w, n), by central differences."""
+    moments = np.array([1.0, 2.0, 2.5])
+
+    def divergence(power):
+        def weighted(y):
+            return np.sum(y[3:] ** 2 / moments) ** power * veselova_flow(moments, y)
+
+        found = []
+        for turn, w in zip(random_turns(4, 3), np.random.default_rng(4).uniform(-1, 1, (4, 3)), strict=True):
+            n, step = turn[2], 1e-5
+            y = np.concatenate([w - (w @ n) * n, n])
+            columns = [(weighted(y + step * e) - weighted(y - step * e)) @ e for e in np.eye(6)]
+            found.append(sum(columns) / (2 * step))
+        return np.max(np.abs(found))
+
+    assert divergence(0.5) < 1e-8  # 1e-5^2 times third derivatives of up to 50
+    assert min(divergence(power) for power in (0.0, -0.5, 1.0)) > 1e-3

@@ -24,6 +24,7 @@ SYSTEMS = {name: getattr(zoo, name)() for name in zoo.__all__} | {
     "BallOnTurntable, small": zoo.BallOnTurntable(rate=-0.7, radius=0.4),
     "FallingDisk, small": zoo.FallingDisk(radius=0.6),
     "ChaplyginSphere, small": zoo.ChaplyginSphere(radius=0.6),
+    "RouthSphere, small": zoo.RouthSphere(radius=0.6),
     "RubberBall, small": zoo.RubberBall(radius=0.6),
     "RoundBody, S^3": zoo.RoundBody("S^3", "right-invariant"),
     "RoundBody, left": zoo.RoundBody("SO(3)", "left-invariant"),
@@ -40,6 +41,7 @@ ROLLING = {
     "RubberBall": 1,
     "FallingDisk": 1,
     "ChaplyginSphere": 1,
+    "RouthSphere": 1,
 }
 SKATING = {"KnifeEdge": 1, "ChaplyginSleigh": 1, "GroupSleigh": 1, "Snakeboard": 4}
 DIRECTED = {
@@ -187,7 +189,7 @@ def test_particles_stay_in_the_plane_of_their_tile(name):
         assert abs(change.at @ tile.turn[:, 2]) < ROUNDING < np.linalg.norm(change.at)
 
 
-@pytest.mark.parametrize("name", those(("Suslov", "RoundBody")))
+@pytest.mark.parametrize("name", those(("Suslov", "RoundBody", "Veselova")))
 def test_bodies_do_not_turn_about_the_golden_axis(name):
     for pairs in motions(name):
         body, change = next((p, c) for p, c in pairs if p.kind in ("box", "ball"))

@@ -15,12 +15,14 @@ from dalembert.zoo.pendulum_cvt import PendulumCVT
 from dalembert.zoo.rheonomic_particle import RheonomicParticle, TravellingWell
 from dalembert.zoo.rolling_disk import RollingDisk
 from dalembert.zoo.round_body import RoundBody
+from dalembert.zoo.routh_sphere import RouthSphere
 from dalembert.zoo.rubber_ball import RubberBall
 from dalembert.zoo.snakeboard import Snakeboard
 from dalembert.zoo.spring_particle import SpringParticle
 from dalembert.zoo.suslov import Suslov
 from dalembert.zoo.turntable import BallOnTurntable
 from dalembert.zoo.two_wheeled_robot import TwoWheeledRobot
+from dalembert.zoo.veselova import Veselova
 
 __all__ = [
     "BallInCylinder",
@@ -39,10 +41,12 @@ __all__ = [
     "RheonomicParticle",
     "RollingDisk",
     "RoundBody",
+    "RouthSphere",
     "RubberBall",
     "Snakeboard",
     "SpringParticle",
     "Suslov",
     "TravellingWell",
     "TwoWheeledRobot",
+    "Veselova",
 ]
