@@ -50,6 +50,7 @@ GLIDE = [0, 0, 0.2, 0, -0.9], [ALONG * np.cos(0.2), ALONG * np.sin(0.2), TURNING
 RUNS = {name: Run() for name in da.zoo.__all__} | {
     "BallInCylinder": Run(50),
     "BallOnTurntable": Run(50, parameters={"radius": 0.5}),
+    "Bicycle": Run(160),
     "ChaplyginSleigh": Run(180, 0.1),
     "ChaplyginSphere": Run(80, method=LIE, parameters={"radius": 0.5}, times=4),
     "FallingDisk": Run(40, times=6),

@@ -9,7 +9,7 @@ from dalembert.discrete.constraints import (
     check_constraint,
     constraint_value,
 )
-from dalembert.discrete.gradients import GRADIENTS, average, gonzalez, itoh_abe
+from dalembert.discrete.gradients import GRADIENTS, average, gonzalez, itoh_abe, slopes_between
 from dalembert.discrete.lagrangians import (
     AlphaRule,
     CustomLagrangian,
@@ -80,6 +80,7 @@ __all__ = [
     "nonholonomic_momentum",
     "partial_derivatives",
     "projectors",
+    "slopes_between",
     "spacetime_constraint",
     "spacetime_derivatives",
     "spacetime_form",

@@ -50,6 +50,20 @@ class Segment(NamedTuple):
     """Whether the defect is no larger than the coarser rule suggests."""
 
 
+def _rules(derivative: Callable[[Array], Array], q0: Array, q1: Array) -> list[Array]:
+    """The mean of a derivative on the segment by the fine and by the coarse rule."""
+    # The ends are exactly q0 and q1, so that V shares the computations there; those at q0 serve a whole iteration.
+    inner = jnp.asarray(_NODES[1:-1], q0.dtype)[:, None]
+    values = jax.vmap(derivative)(jnp.concatenate([q0[None], q0 + inner * (q1 - q0), q1[None]]))
+    # Both rules share the sums over symmetric pairs.
+    pairs = values[: len(_WEIGHTS)] + values[: -len(_WEIGHTS) - 1 : -1]
+    over = (-1, *[1] * (values.ndim - 1))
+    return [
+        jnp.sum(jnp.asarray(weights, q0.dtype).reshape(over) * pairs, axis=0)
+        for weights in (_WEIGHTS, _COARSE)
+    ]
+
+
 def _average(
     derivative: Callable[[Array], Array],
     potential: Potential,
@@ -65,15 +79,7 @@ def _average(
     balance comes from the values of V, and from the change of V when the coordinates, of size `reach`, are rounded. All
     of these are compared as energies, for which the coordinates' units do not matter.
     """
-    # The ends are exactly q0 and q1, so that V shares the computations there; those at q0 serve a whole iteration.
-    inner = jnp.asarray(_NODES[1:-1], q0.dtype)[:, None]
-    values = jax.vmap(derivative)(jnp.concatenate([q0[None], q0 + inner * (q1 - q0), q1[None]]))
-    values = values.reshape(len(_NODES), -1)
-    # Both rules share the sums over symmetric pairs.
-    pairs = values[: len(_WEIGHTS)] + values[: -len(_WEIGHTS) - 1 : -1]
-    fine, coarse = (
-        jnp.sum(jnp.asarray(weights, q0.dtype)[:, None] * pairs, axis=0) for weights in (_WEIGHTS, _COARSE)
-    )
+    fine, coarse = _rules(lambda q: derivative(q).reshape(-1), q0, q1)
     missed, works = fine - coarse, fine * step
     v0, v1 = potential(q0), potential(q1)
     defect = v1 - v0 - jnp.sum(works)
@@ -195,6 +201,22 @@ def itoh_abe(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array
     """The coordinate-increment gradient [itoh1988], made symmetric: the mean of both directions."""
     del metric
     return 0.5 * (_increments(potential, q0, q1) + _increments(potential, q1, q0))
+
+
+def slopes_between(function: Callable[[Array], Array], q0: Array, q1: Array) -> Array:
+    """The average of the derivative of a function with several values on the segment, one row per value.
+
+    Its product with q1 - q0 is the change of the function. The error of the quadrature is removed where the coarser
+    rule says that there may be one, as in `average`. Values that vanish at both ends, as those of position constraints
+    do, say nothing about the size of their own rounding errors, so a balance that is off shows nothing more.
+    """
+    step = q1 - q0
+    fine, coarse = _rules(jax.jacrev(function), q0, q1)
+    missed, works = fine - coarse, fine * step
+    defect = function(q1) - function(q0) - jnp.sum(works, axis=1)
+    needed = jnp.sum(jnp.abs(missed * step), axis=1) > 1e-8 * jnp.sum(jnp.abs(works), axis=1)
+    length = jnp.sum((missed * step) ** 2, axis=1)
+    return fine + missed * missed * step * _ratio(jnp.where(needed, defect, 0.0), length)[:, None]
 
 
 GRADIENTS: dict[str, Gradient] = {

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.discrete import GRADIENTS
+from dalembert.discrete import GRADIENTS, slopes_between
 from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.methods.discrete_gradient import check_gradient, is_separable
 from dalembert.model import (
@@ -78,10 +78,11 @@ class FrameGradient(Method):
     takes the place of the energy. It changes by exactly the work of the terms that Z and time add (`work`), which
     vanishes if Z moves along a symmetry. If the system depends on time, its functions are taken at the middle of the
     step.
-    Position constraints c(q) = 0 replace dc(qb), among the one-forms that define B(qb), by a discrete gradient DC of c
-    with DC . (q1 - q0) = c(q1) - c(q0). So DC B = 0 makes c(q1) = c(q0), and the proof of the energy is unchanged,
-    because it holds for any orthonormal B at the middle. The velocities at the ends satisfy dc v = 0. If c depends on
-    time, Z satisfies DC . Z = -(the change of c with time alone)/h.
+    With position constraints c(q) = 0, D is the kernel of [A; dc] at the ends. At the middle, the average DC of dc on
+    the segment takes the place of dc(qb). Because DC . (q1 - q0) = c(q1) - c(q0), DC B = 0 makes c(q1) = c(q0). The
+    proof of the energy holds for any orthonormal B at the middle, so it is unchanged. (Other A and c that describe the
+    same D and the same surface change a step by O(h^3).) If c depends on time, Z satisfies DC . Z = -(the change of c
+    with time alone)/h.
     Memory: an orthonormal basis of D at q, and w in it. The result does not depend on which basis it is.
     """
 
@@ -160,14 +161,12 @@ class FrameGradient(Method):
         mid = here.later(0.5 * h)
         if Trait.HOLONOMIC not in here.traits:
             return mid
-        gradient, mass = GRADIENTS[self.gradient], mid.metric(0.5 * (q0 + q1))
-        number = mid.holonomic(q0).shape[0]
-        rows = [gradient(lambda x, i=i: mid.holonomic(x)[i], q0, q1, mass) for i in range(number)]
+        slopes = slopes_between(mid.holonomic, q0, q1)
         if Trait.TIMED not in here.traits:
-            return mid.across(jnp.stack(rows), jnp.zeros(number, q0.dtype))
+            return mid.across(slopes, jnp.zeros(slopes.shape[0], q0.dtype))
         there = here.later(h)
         first, last = mid.holonomic(q0) - here.holonomic(q0), there.holonomic(q1) - mid.holonomic(q1)
-        return mid.across(jnp.stack(rows), -(first + last) / h)
+        return mid.across(slopes, -(first + last) / h)
 
     def _change(
         self, mid: Mechanics, across: Mechanics, q0: Array, q1: Array, qb: Array, b: Array, y: Array

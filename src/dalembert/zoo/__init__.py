@@ -1,6 +1,7 @@
 """Systems ready to run, one per file, with the data of the publications that they come from."""
 
 from dalembert.zoo.ball_in_cylinder import BallInCylinder
+from dalembert.zoo.bicycle import Bicycle
 from dalembert.zoo.chaplygin_sleigh import ChaplyginSleigh
 from dalembert.zoo.chaplygin_sphere import ChaplyginSphere
 from dalembert.zoo.falling_disk import FallingDisk
@@ -27,6 +28,7 @@ from dalembert.zoo.veselova import Veselova
 __all__ = [
     "BallInCylinder",
     "BallOnTurntable",
+    "Bicycle",
     "ChaplyginSleigh",
     "ChaplyginSphere",
     "FallingDisk",
