@@ -89,22 +89,24 @@ def nonholonomy(system: System, q: Vector | None = None) -> Nonholonomy:
     if spacetime:
         system, q, n = SpaceTime(system), np.concatenate([[0.0], q]), n + 1
     m = lower(as_arrays(system))
-    nearby = _growth(m, q + 0.05 * np.random.default_rng(2).normal(size=n), None)
-    return Nonholonomy(_growth(m, q, nearby[-1]), nearby, n, spacetime, positions)
+    # Brackets never leave the surfaces of constant c, so no more directions can come.
+    nearby = _growth(m, q + 0.05 * np.random.default_rng(2).normal(size=n), None, n - positions)
+    return Nonholonomy(_growth(m, q, nearby[-1], n - positions), nearby, n, spacetime, positions)
 
 
-def _growth(m: Mechanics, q: np.ndarray, goal: int | None) -> tuple[int, ...]:
-    """The growth vector at q until it reaches `goal`, or until it stalls if there is none.
+def _growth(m: Mechanics, q: np.ndarray, goal: int | None, most: int) -> tuple[int, ...]:
+    """The growth vector at q until it reaches `goal`, or until it stalls or reaches `most` if there is none.
 
     Stopping at the first stall is right at regular points.
     """
     _, sizes, rows = np.linalg.svd(np.asarray(_forms(m, q)), full_matrices=True)
     forms = int(np.sum(sizes > _RANK * np.max(sizes, initial=0.0)))
     growth = [len(q) - forms]
-    if growth[0] == (len(q) if goal is None else goal):
+    if growth[0] == (most if goal is None else goal):
         return tuple(growth)
-    # At regular points each nesting adds a dimension or is the last. Two are enough for most constraints.
-    for depth in sorted({min(2, forms), forms, *((2, 3, 4, _DEEPEST) if goal else ())}):
+    # At regular points each nesting adds a dimension or is the last. Two are enough for most constraints, and each
+    # more takes several times as long to compile.
+    for depth in sorted({*range(min(2, forms), forms + 1), *((2, 3, 4, _DEEPEST) if goal else ())}):
         growth = growth[:1]
         layers = [np.asarray(x) for x in _brackets(depth)(m, q, rows[forms:].T)]
         for k in range(1, depth + 1):
@@ -112,7 +114,7 @@ def _growth(m: Mechanics, q: np.ndarray, goal: int | None) -> tuple[int, ...]:
             if goal is None and rank == growth[-1]:
                 return tuple(growth)
             growth.append(rank)
-            if rank == (len(q) if goal is None else goal):
+            if rank == (most if goal is None else goal):
                 return tuple(growth)
     return tuple(growth)
 
