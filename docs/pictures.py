@@ -1,6 +1,6 @@
 """Writes the small pictures of README and gallery: python docs/pictures.py FOLDER [NAME ...]
 
-hero.png and hero.gif are the front page's; NAME.png is the scene of each system of the zoo, from the runs of RUNS.
+hero.png, hero.gif and bicycle.gif are the front pages'; NAME.png is the scene of each system of the zoo, from the runs of RUNS.
 """
 
 import io
@@ -106,17 +106,29 @@ def front(folder: Path) -> None:
     log_ticks(right)
     title(right, "relative energy error")
     small(figure, folder / "hero.png", LARGE)
-    shown = film(sol, frames=121, t=(0.0, float(sol.t[-1])))
-    path = save_gif(shown, folder / "hero.gif", fps=20, size=(5, 3.75), view=run.view)
+    film_of(sol, folder / "hero.gif", 121, run.view)
+
+
+def bicycle(folder: Path) -> None:
+    """The bicycle of the benchmark that is pushed to one side and recovers, as a GIF."""
+    sol = RUNS["Bicycle"].of("Bicycle")
+    film_of(sol, folder / "bicycle.gif", 81, "oblique")
+
+
+def film_of(sol: da.Trajectory, path: Path, frames: int, view: Any) -> None:
+    """Writes a run as a GIF for the front pages."""
+    shown = film(sol, frames=frames, t=(0.0, float(sol.t[-1])))
+    save_gif(shown, path, fps=20, size=(5, 3.75), view=view)
     if path.stat().st_size > MOVING:
-        raise ValueError(f"hero.gif has {path.stat().st_size} bytes, more than {MOVING}: take fewer frames")
+        raise ValueError(f"{path.name} has {path.stat().st_size} bytes, more than {MOVING}: take fewer frames")
 
 
 def main(folder: Path, names: list[str]) -> None:
     """Writes all pictures, or those named."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in names or ["hero", *RUNS]:
-        front(folder) if name == "hero" else of_zoo(name, folder)
+    special = {"hero": front, "bicycle": bicycle}
+    for name in names or [*special, *RUNS]:
+        special[name](folder) if name in special else of_zoo(name, folder)
         print(name)
 
 

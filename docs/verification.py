@@ -29,6 +29,7 @@ REASONS = {
     "is defined on Lie groups": "the system is given in coordinates",
     "that do not depend on time": "the system depends on time",
     "are affine": "the constraints are affine",
+    "gives position constraints": "the system has position constraints",
     "the mass matrix of": "the mass matrix depends on q",
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.model import lower, scene
+from dalembert.model import lower, onto_surface, scene
 
 zoo = da.zoo
 SYSTEMS = {name: getattr(zoo, name)() for name in zoo.__all__} | {
@@ -42,6 +42,7 @@ ROLLING = {
     "FallingDisk": 1,
     "ChaplyginSphere": 1,
     "RouthSphere": 1,
+    "Bicycle": 2,
 }
 SKATING = {"KnifeEdge": 1, "ChaplyginSleigh": 1, "GroupSleigh": 1, "Snakeboard": 4}
 DIRECTED = {
@@ -76,6 +77,8 @@ def states(system, seed=3):
     def allowed(t, x, u):
         now = lower(system).at(t)
         q = now.space.displaced(q0, x)
+        # From anywhere within reach, to all digits.
+        q = jax.lax.fori_loop(0, 20, lambda _, q: onto_surface(now, q), q)
         basis = now.frame(q)
         return q, now.space.velocity(q, now.drift(q) + basis @ u[: basis.shape[1]])
 
