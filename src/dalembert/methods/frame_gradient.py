@@ -58,6 +58,16 @@ def effective_potential(m: Mechanics, q: Array) -> Array:
     return m.potential(q) - 0.5 * jnp.sum(drift * matvec(m.metric(q), drift))
 
 
+def _across(here: Mechanics, mid: Mechanics, q0: Array, q1: Array, h: Array) -> Mechanics:
+    """The system at the middle of the step, with position constraints in the form that a step satisfies."""
+    slopes = slopes_between(mid.holonomic, q0, q1)
+    if Trait.TIMED not in here.traits:
+        return mid.across(slopes, jnp.zeros(slopes.shape[0], q0.dtype))
+    there = here.later(h)
+    first, last = mid.holonomic(q0) - here.holonomic(q0), there.holonomic(q1) - mid.holonomic(q1)
+    return mid.across(slopes, -(first + last) / h)
+
+
 class FrameMemory(NamedTuple):
     """An orthonormal basis of D at q, and the components of the velocity in it."""
 
@@ -119,7 +129,7 @@ class FrameGradient(Method):
             """The midpoint, the system there with the constraints that u satisfies, the frame, the metric, w0 in that
             frame, and u without the drift."""
             qb = q0 + 0.5 * h * u
-            across = self._across(here, q0, q0 + h * u, h)
+            across = _across(here, mid, q0, q0 + h * u, h) if Trait.HOLONOMIC in m.traits else mid
             b = nearest_frame(across, qb, b0)
             y = across.relative(qb, u)
             if constant:  # carrying the frame to qb and back then gives b0 again
@@ -156,18 +166,6 @@ class FrameGradient(Method):
         v1 = there.carried(q1, y1)
         return new._replace(v=v1), FrameMemory(b1, w1), report
 
-    def _across(self, here: Mechanics, q0: Array, q1: Array, h: Array) -> Mechanics:
-        """The system at the middle of the step, with position constraints in the form that a step satisfies."""
-        mid = here.later(0.5 * h)
-        if Trait.HOLONOMIC not in here.traits:
-            return mid
-        slopes = slopes_between(mid.holonomic, q0, q1)
-        if Trait.TIMED not in here.traits:
-            return mid.across(slopes, jnp.zeros(slopes.shape[0], q0.dtype))
-        there = here.later(h)
-        first, last = mid.holonomic(q0) - here.holonomic(q0), there.holonomic(q1) - mid.holonomic(q1)
-        return mid.across(slopes, -(first + last) / h)
-
     def _change(
         self, mid: Mechanics, across: Mechanics, q0: Array, q1: Array, qb: Array, b: Array, y: Array
     ) -> Array:
@@ -186,7 +184,7 @@ class FrameGradient(Method):
         """
         here = m.at(t)
         mid, there, qb = here.later(0.5 * h), here.later(h), 0.5 * (q0 + q1)
-        across = self._across(here, q0, q1, h)
+        across = _across(here, mid, q0, q1, h) if Trait.HOLONOMIC in m.traits else mid
         y = across.relative(qb, u)
         slope = GRADIENTS[self.gradient](lambda x: effective_potential(mid, x), q0, q1, mid.metric(qb))
         made = jnp.sum(y * (mid.forces(qb, u) + _carried(mid, qb, y))) + jnp.sum(slope * across.drift(qb))
