@@ -19,7 +19,7 @@ _BLOCK = 1024
 # Machine code takes rows in blocks of a fraction of a second, so that Ctrl-C is prompt.
 _CALL = 65536
 # Functions of more operations than this go through XLA, which compiles large arrays faster.
-_LARGEST = 20_000
+_LARGEST = 60_000
 
 
 def over_rows(function: Callable) -> Callable:
