@@ -120,7 +120,9 @@ def film_of(sol: da.Trajectory, path: Path, frames: int, view: Any) -> None:
     shown = film(sol, frames=frames, t=(0.0, float(sol.t[-1])))
     save_gif(shown, path, fps=20, size=(5, 3.75), view=view)
     if path.stat().st_size > MOVING:
-        raise ValueError(f"{path.name} has {path.stat().st_size} bytes, more than {MOVING}: take fewer frames")
+        raise ValueError(
+            f"{path.name} has {path.stat().st_size} bytes, more than {MOVING}: take fewer frames"
+        )
 
 
 def main(folder: Path, names: list[str]) -> None:

@@ -115,7 +115,9 @@ def test_an_upright_pole_falls_at_the_rate_of_its_closed_form():
 def test_a_linearisation_in_motion_beside_differences_of_the_flow():
     """d/dt of how neighbours move apart, by runs of the reference from starts that differ a little."""
     q0, v0 = (np.asarray(x) for x in SLEIGH.start())
-    found = da.linearise(SLEIGH, q0, v0)
+    with pytest.warns(UserWarning, match="change along this motion"):
+        found = da.linearise(SLEIGH, q0, v0)
+    assert not found.steady
     mass = np.asarray(SLEIGH.metric(jnp.asarray(q0)))
     assert np.max(np.abs(found.frame.T @ mass @ found.frame - np.eye(2))) < 1e-13
     # A change of the speed along the motion: all accelerations are quadratic in v, positions move with it.
@@ -125,6 +127,32 @@ def test_a_linearisation_in_motion_beside_differences_of_the_flow():
     free = da.acceleration(SLEIGH, q0, v0).acceleration
     turned = jax.jvp(lambda q: jnp.asarray(SLEIGH.constraints(q)), (jnp.asarray(q0),), (jnp.asarray(v0),))[1]
     assert np.max(np.abs(turned @ v0 + np.asarray(SLEIGH.constraints(q0)) @ free)) < 1e-12
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", [1.0, 1e6, 1e-6])
+def test_steady_motions_in_any_units(unit):
+    """A disk that rolls straight ahead is steady, at any unit of length; its eigenvalues do not depend on it."""
+    disk = da.zoo.FallingDisk(radius=unit, gravity=9.81 * unit, axial=0.5 * unit**2, diametral=0.25 * unit**2)
+    found = da.linearise(disk, *disk.moving(0.0, 0.0, 3.0))
+    assert found.steady
+    metres = da.zoo.FallingDisk(radius=1.0, gravity=9.81, axial=0.5, diametral=0.25)
+    expected = da.linearise(metres, *metres.moving(0.0, 0.0, 3.0)).eigenvalues
+    # Multiple zeros split by the root of rounding.
+    assert np.allclose(*(np.sort(np.abs(x)) for x in (found.eigenvalues, expected)), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e6, 1e-6])
+def test_a_motion_whose_constraint_turns_is_not_steady(unit):
+    """A disk that spins upright turns its constraint along: the eigenvalues would be wrong, and that is said."""
+    disk = da.zoo.FallingDisk(radius=unit, gravity=9.81 * unit, axial=0.5 * unit**2, diametral=0.25 * unit**2)
+    with pytest.warns(UserWarning, match="do not decide"):
+        assert not da.linearise(disk, *disk.moving(0.0, 0.5, 0.0)).steady
+
+
+def test_a_start_that_falls_is_not_steady():
+    with pytest.warns(UserWarning, match="do not decide"):
+        assert not da.linearise(Leaning(), np.array([0.0, 0.0, 0.3]), np.zeros(3)).steady
 
 
 def test_a_run_ends_at_a_time():

@@ -1,5 +1,6 @@
 """The equations of motion at a state: allowed starts, accelerations, and their linearisation."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from dalembert.model import (
     lower,
     nearest_configuration,
     nearest_frame,
+    nearest_start,
     nearest_velocity,
     orthonormal_frame,
     real_numbers,
@@ -237,6 +239,8 @@ class Linearisation(NamedTuple):
     """(n + r,) the eigenvalues of the matrix, with the largest real parts first."""
     directions: Float[np.ndarray, "n d"]
     """(n, n - k) the changes of the configuration that position constraints allow; the identity if there are none."""
+    steady: bool
+    """Whether the matrix stays the same along the motion; only then do the eigenvalues decide the stability."""
 
 
 def linearise(system: System, q: Vector, v: Vector, t: float = 0.0) -> Linearisation:
@@ -244,20 +248,55 @@ def linearise(system: System, q: Vector, v: Vector, t: float = 0.0) -> Linearisa
 
     About an equilibrium, or a steady motion along coordinates on which nothing depends, the matrix does not change
     with time. Its eigenvalues then decide the stability: the motion is unstable if one has a positive real part. A
-    coordinate on which nothing depends has eigenvalue zero.
+    coordinate on which nothing depends has eigenvalue zero. If the matrix changes along the motion, a warning says so,
+    and `steady` is False.
     """
     check_system(system)
     q, v = (np.asarray(x, float) for x in (q, v))
     check_start(system, q, v, t0=t)
     m = lower(as_arrays(system)).at(jnp.asarray(t, float))
-    matrix, frame, directions = (np.asarray(x) for x in _linearised(m, q, v))
+    frame, directions = _bases(m, q)
+    matrix, unit = (np.asarray(x) for x in _linearised(m, q, v, frame, directions))
     values = np.linalg.eigvals(matrix)
-    return Linearisation(matrix, frame, values[np.argsort(-values.real, kind="stable")], directions)
+    rate = float(np.max(np.abs(values), initial=0.0)) or 1.0
+    later = np.asarray(_later(m, q, v, frame, directions, _LATER / rate))
+    # In units of the metric and of the fastest motion, so that units of length and time do not matter.
+    size = np.concatenate([unit * rate, np.ones(frame.shape[1])])
+    now, then = (size[:, None] * x / size / rate for x in (matrix, later))
+    steady = bool(np.max(np.abs(then - now)) <= _STEADY * _LATER * max(1.0, float(np.max(np.abs(now)))))
+    if not steady:
+        warnings.warn(
+            f"{system.label}: the linearised equations change along this motion, so their eigenvalues do not decide "
+            "its stability; take an equilibrium, or coordinates in which the motion is steady",
+            stacklevel=2,
+        )
+    order = np.argsort(-values.real, kind="stable")
+    return Linearisation(matrix, np.asarray(frame), values[order], np.asarray(directions), steady)
+
+
+# The matrix is compared after this fraction of the time of the fastest motion; it may change by that fraction times
+# _STEADY. An unsteady motion changes it by that fraction times about one.
+_LATER, _STEADY = 1e-3, 1e-4
 
 
 @jit_fast_compile
-def _linearised(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array, Array]:
-    b, directions = orthonormal_frame(m, q), tangent_directions(m, q)
+def _bases(m: Mechanics, q: Array) -> tuple[Array, Array]:
+    return orthonormal_frame(m, q), tangent_directions(m, q)
+
+
+@jit_fast_compile
+def _later(m: Mechanics, q: Array, v: Array, b: Array, directions: Array, time: Array) -> Array:
+    """The matrix a short time later, in the frame and in the directions that are carried along."""
+    after = m.later(time)
+    there = m.space.displaced(q, time * v)
+    there, u = nearest_start(after, there, v + time * acceleration_at(m, q, v)[0])
+    frame, across = nearest_frame(after, there, b), tangent_directions(after, there, directions)
+    return _linearised(after, there, u, frame, across)[0]
+
+
+@jit_fast_compile
+def _linearised(m: Mechanics, q: Array, v: Array, b: Array, directions: Array) -> tuple[Array, Array]:
+    """The matrix in the frame b and in these directions, and the length of each direction."""
     n, r = directions.shape[1], b.shape[1]
     # The components of a change that lies in the directions.
     weights = directions.T @ m.metric(q) if Trait.HOLONOMIC in m.traits else directions
@@ -276,4 +315,5 @@ def _linearised(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array, Array]:
         moved = jax.jvp(lambda x: m.space.difference(q, x), (near,), (rate,))[1]
         return jnp.concatenate([weights @ moved, faster])
 
-    return jax.jacfwd(flow)(jnp.zeros(n + r)), b, directions
+    lengths = jnp.sqrt(jnp.sum(directions * (m.metric(q) @ directions), axis=0))
+    return jax.jacfwd(flow)(jnp.zeros(n + r)), lengths

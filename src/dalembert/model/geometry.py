@@ -160,13 +160,18 @@ def orthonormal_frame(system: System | Mechanics, q: Array) -> Array:
     return _orthonormal(m.frame(q), m.metric(q))
 
 
-def tangent_directions(system: System | Mechanics, q: Array) -> Array:
+def tangent_directions(system: System | Mechanics, q: Array, near: Array | None = None) -> Array:
     """A basis of the displacements that the position constraints allow at q: all of them if there are none; otherwise
-    it is orthonormal for the kinetic metric."""
+    it is orthonormal for the kinetic metric, and the nearest one to `near` if that is given."""
     m = lower(system)
     if Trait.HOLONOMIC not in m.traits:
         return jnp.eye(m.velocity_dimension, dtype=q.dtype)
-    return _orthonormal(null_space(m.slopes(q)), m.metric(q))
+    slopes, mass = m.slopes(q), m.metric(q)
+    if near is None:
+        return _orthonormal(null_space(slopes), mass)
+    z = solve_spd(mass, slopes.T)
+    x = near - matmul(z, solve_spd(matmul(slopes, z), matmul(slopes, near)))
+    return matmul(x, inverse_square_root(matmul(x.T, matmul(mass, x))))
 
 
 def _orthonormal(vectors: Array, mass: Array) -> Array:
