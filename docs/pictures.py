@@ -1,6 +1,7 @@
 """Writes the small pictures of README and gallery: python docs/pictures.py FOLDER [NAME ...]
 
-hero.png, hero.gif and bicycle.gif are the front pages'; NAME.png is the scene of each system of the zoo, from the runs of RUNS.
+hero.png, hero.gif and bicycle.gif are the front pages'; NAME.png is the scene of each system of the zoo, from the runs
+of RUNS.
 """
 
 import io
