@@ -60,7 +60,7 @@ myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
-nb_execution_timeout = 180
+nb_execution_timeout = 900  # the gallery takes 90 s, and a loaded machine is several times slower
 nb_merge_streams = True
 
 bibtex_bibfiles = ["references.bib"]

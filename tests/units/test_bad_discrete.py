@@ -125,13 +125,11 @@ def test_each_group_names_its_retractions(system, given, choices):
     refused(choices, lambda: run(system, da.LieGNI(given)))
 
 
-@pytest.mark.parametrize("method", [da.GNI(), da.VariationalDLA(), da.LeapFrog(), da.FrameGradient()])
+@pytest.mark.parametrize("method", [da.GNI(), da.VariationalDLA(), da.LeapFrog(), da.DLA()])
 def test_methods_in_coordinates_send_groups_away(method):
     name = type(method).__name__
     same = r"VariationalDLA\(Retraction\(\"exp\"\)\), " if name == "VariationalDLA" else ""
-    message = (
-        rf"{name} works in coordinates, but Suslov lives on the group SO.*Use {same}LieGNI\(\).*Chart\(Suslov"
-    )
+    message = rf"{name} works in coordinates, but Suslov lives on the group SO.*Use {same}.*LieGNI\(\).*Chart\(Suslov"
     refused(message, lambda: run(SUSLOV, method))
 
 
@@ -313,10 +311,10 @@ def test_forces_are_not_taken(method):
 
 
 def test_forces_on_groups_are_not_taken():
-    """The remedy must be a method that takes the system: FrameGradient works in coordinates."""
-    with pytest.raises(ValueError, match=r"LieGNI.*DampedBody gives forces.*Use Reference\(\)") as caught:
+    with pytest.raises(
+        ValueError, match=r"LieGNI.*DampedBody gives forces.*Use FrameGradient\(\) or Reference\(\)"
+    ):
         on_so3(DampedBody())
-    assert "FrameGradient" not in str(caught.value)
 
 
 @pytest.mark.parametrize("method", [da.GNI(), da.VariationalDLA()])
@@ -414,7 +412,7 @@ class OfAClass(Groupless):
         ),
         (da.zoo.Suslov(i13=5.0), "Suslov: the mass matrix must be positive definite"),
         (da.zoo.RoundBody(moment=0.0), "RoundBody: the mass matrix must be positive definite"),
-        (WithoutInertia(), r"WithoutInertia does not give inertia\(\)"),
+        (WithoutInertia(), r"WithoutInertia gives neither inertia\(\) nor metric\(g\)"),
         (Lopsided(), "Lopsided: the mass matrix is not symmetric"),
         (Weightless(), r"Weightless.inertia.*\(3, 3\), got shape \(3,\)"),
         (ByLagrangian(), r"ByLagrangian.*inertia\(\)"),
@@ -672,7 +670,7 @@ def test_the_parasitic_mode_is_told_of_where_it_grows(system, method, save_every
     assert len(words) == 1
     with pytest.warns(da.MotionWarning, match=GROWN.format(method.cli_name)):
         run(system, method, h=0.2, steps=400)
-    assert ("FrameGradient()" in words[0]) == (system.group is None), "a remedy that takes the system"
+    assert "FrameGradient()" in words[0], "a remedy that takes the system"
 
 
 @pytest.mark.parametrize(

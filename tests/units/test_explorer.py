@@ -223,7 +223,8 @@ def test_a_system_without_start_gets_one_that_the_constraint_allows():
 
 def test_methods_offered_fit_the_kind_of_system():
     assert "lie-gni" in methods_for(da.zoo.Suslov())
-    assert "frame" not in methods_for(da.zoo.Suslov())
+    assert "frame" in methods_for(da.zoo.Suslov())
+    assert "leapfrog" not in methods_for(da.zoo.Suslov())
     assert "lie-gni" not in methods_for(da.zoo.RollingDisk())
 
 

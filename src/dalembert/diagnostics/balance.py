@@ -6,9 +6,10 @@ import numpy as np
 from jax import Array
 
 from dalembert.diagnostics.inputs import one_run
+from dalembert.discrete import Retraction
 from dalembert.kernels import over_rows
 from dalembert.methods import FrameGradient
-from dalembert.model import Mechanics, as_arrays, lower, moving_energy
+from dalembert.model import Mechanics, Trait, as_arrays, lower, moving_energy
 from dalembert.simulation import Trajectory
 
 
@@ -23,9 +24,11 @@ class EnergyBalance(NamedTuple):
     """The largest difference between `change` and `work`, relative to the largest energy."""
 
 
-def _work(shared: Any, t: Array, q0: Array, q1: Array, u: Array) -> Array:
-    system, method, h = shared
-    return method.work(system, t, q0, q1, u, h)
+def _work(shared: Any, t: Array, q0: Array, q1: Array) -> Array:
+    m, method, h = shared
+    on_group = Trait.GROUP in m.traits
+    u = Retraction("exp").velocity(m, q0, q1, h) if on_group else m.space.difference(q0, q1) / h
+    return method.work(m, t, q0, u, h)
 
 
 def _energy(m: Mechanics, t: Array, q: Array, v: Array) -> Array:
@@ -47,7 +50,7 @@ def energy_balance(trajectory: Trajectory) -> EnergyBalance:
     m = lower(as_arrays(system))
     energy = over_rows(_energy)(m, t, q, v)
     shared = (m, as_arrays(method), np.asarray(trajectory.h, float))
-    work = over_rows(_work)(shared, t[:-1], q[:-1], q[1:], np.diff(q, axis=0) / float(trajectory.h))
+    work = over_rows(_work)(shared, t[:-1], q[:-1], q[1:])
     change = np.diff(energy)
     size = max(float(np.max(np.abs(energy))), np.finfo(float).tiny)
     return EnergyBalance(change, work, float(np.max(np.abs(change - work)) / size))

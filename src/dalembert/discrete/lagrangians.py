@@ -397,7 +397,7 @@ class Retraction(DiscreteLagrangian):
     """
 
     name: Literal["exp", "cayley", "mid"] = eqx.field(default="exp", static=True)
-    supports = frozenset({Trait.GROUP, Trait.VARYING_MASS, Trait.AFFINE, Trait.TIMED})
+    supports = frozenset({Trait.GROUP, Trait.AFFINE, Trait.TIMED})
 
     def __check_init__(self):
         if not is_one_of(self.name, MAPS):

@@ -1,5 +1,6 @@
 """The frame discrete gradient: exact energy on D, for any metric and any linear or affine constraints."""
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -22,15 +23,43 @@ from dalembert.model import (
 from dalembert.numerics import matmul, matvec
 
 
+class Way(NamedTuple):
+    """One step: its middle and its end, and the segment of a vector space from `first` to `last` that `at` maps to
+    it. In coordinates it is the segment itself; on a group it is x = -h u/2 ... h u/2 with at(x) = middle exp(x)."""
+
+    middle: Array
+    end: Array
+    first: Array
+    last: Array
+    at: Callable[[Array], Array]
+
+
+def _way(m: Mechanics, q0: Array, u: Array, h: Array) -> Way:
+    """The step from q0 with the velocity u."""
+    if Trait.GROUP not in m.traits:
+        q1 = q0 + h * u
+        return Way(q0 + 0.5 * h * u, q1, q0, q1, lambda x: x)
+    half = 0.5 * h * u
+    middle = m.space.displaced(q0, half)
+    return Way(middle, m.space.displaced(middle, half), -half, half, lambda x: m.space.displaced(middle, x))
+
+
 def _turning(m: Mechanics, q: Array, b: Array, v: Array) -> Array:
-    """S(q, w) w for v = B w, where S_ba = sum_d g([X_a, X_b], X_d) w_d: half of B^T (grad (v.M v) - (D_v M) v).
+    """S(q, w) w for v = B w, where S_ba = sum_d g([X_a, X_b], X_d) w_d: B^T (grad (v.M v) - (D_v M) v)/2 and, on a
+    group, B^T ad_v^T M v.
 
     For a frame extended from q by projection and polar factor, the derivative of the projector drops out of the
-    brackets' components along D (P DP P = 0). Only the derivative of the metric remains; for a constant metric S = 0.
+    brackets' components along D (P DP P = 0). The derivative of the metric remains, and on a group the bracket of its
+    algebra; in coordinates S = 0 for a constant metric.
     """
-    _, along = jax.jvp(lambda x: matvec(m.metric(x), v), (q,), (v,))
-    across = jax.grad(lambda x: jnp.sum(v * matvec(m.metric(x), v)))(q)
-    return 0.5 * matvec(b.T, across - along)
+    turned = jnp.zeros(b.shape[1], v.dtype)
+    if not m.has_constant_metric(q):
+        _, along = jax.jvp(lambda x: matvec(m.metric(x), v), (q,), (m.space.velocity(q, v),))
+        across = m.space.gradient(lambda x: jnp.sum(v * matvec(m.metric(x), v)), q)
+        turned = 0.5 * matvec(b.T, across - along)
+    if Trait.GROUP in m.traits:
+        turned = turned + matvec(b.T, matvec(m.space.bracket(v).T, matvec(m.metric(q), v)))
+    return turned
 
 
 def _carried(m: Mechanics, q: Array, y: Array) -> Array:
@@ -58,13 +87,13 @@ def effective_potential(m: Mechanics, q: Array) -> Array:
     return m.potential(q) - 0.5 * jnp.sum(drift * matvec(m.metric(q), drift))
 
 
-def _across(here: Mechanics, mid: Mechanics, q0: Array, q1: Array, h: Array) -> Mechanics:
+def _across(here: Mechanics, mid: Mechanics, way: Way, q0: Array, h: Array) -> Mechanics:
     """The system at the middle of the step, with position constraints in the form that a step satisfies."""
-    slopes = slopes_between(mid.holonomic, q0, q1)
+    slopes = slopes_between(lambda x: mid.holonomic(way.at(x)), way.first, way.last)
     if Trait.TIMED not in here.traits:
         return mid.across(slopes, jnp.zeros(slopes.shape[0], q0.dtype))
     there = here.later(h)
-    first, last = mid.holonomic(q0) - here.holonomic(q0), there.holonomic(q1) - mid.holonomic(q1)
+    first, last = mid.holonomic(q0) - here.holonomic(q0), there.holonomic(way.end) - mid.holonomic(way.end)
     return mid.across(slopes, -(first + last) / h)
 
 
@@ -93,6 +122,9 @@ class FrameGradient(Method):
     proof of the energy holds for any orthonormal B at the middle, so it is unchanged. (Other A and c that describe the
     same D and the same surface change a step by O(h^3).) If c depends on time, Z satisfies DC . Z = -(the change of c
     with time alone)/h.
+    On a Lie group v is the body velocity, q1 = q0 exp(h u), qb = q0 exp(h u/2), and DV is the discrete gradient of
+    x -> V(qb exp(x)) between x = -h u/2 and h u/2. S then also has the bracket of the algebra. A function of the group
+    element takes the place of a constant inertia in the same way as in coordinates.
     Memory: an orthonormal basis of D at q, and w in it. The result does not depend on which basis it is.
     """
 
@@ -103,6 +135,7 @@ class FrameGradient(Method):
         Trait.AFFINE,
         Trait.TIMED,
         Trait.HOLONOMIC,
+        Trait.GROUP,
     }
 
     def __check_init__(self):
@@ -126,36 +159,37 @@ class FrameGradient(Method):
         constant = m.has_constant_metric(q0)
 
         def middle(u):
-            """The midpoint, the system there with the constraints that u satisfies, the frame, the metric, w0 in that
-            frame, and u without the drift."""
-            qb = q0 + 0.5 * h * u
-            across = _across(here, mid, q0, q0 + h * u, h) if Trait.HOLONOMIC in m.traits else mid
+            """The step, the system at its middle with the constraints that u satisfies, the frame and the metric there,
+            w0 in that frame, and u without the drift."""
+            way = _way(m, q0, u, h)
+            qb = way.middle
+            across = _across(here, mid, way, q0, h) if Trait.HOLONOMIC in m.traits else mid
             b = nearest_frame(across, qb, b0)
             y = across.relative(qb, u)
             if constant:  # carrying the frame to qb and back then gives b0 again
-                return qb, across, b, mid.metric(qb), memory.w, y
+                return way, across, b, mid.metric(qb), memory.w, y
             # The frame at q0 differs from b0 by O(h^2). Rounding errors in the frames have a bias; because w0 is
             # written as a change, they do not add up from step to step.
             w0 = memory.w + matvec((nearest_frame(here, q0, b) - b0).T, momentum0)
-            return qb, across, b, mid.metric(qb), w0, y
+            return way, across, b, mid.metric(qb), w0, y
 
         def equations(u):
-            qb, across, b, mass, w0, y = middle(u)
+            way, across, b, mass, w0, y = middle(u)
             inside = matvec(b, matvec(b.T, matvec(mass, y)))
-            change = self._change(mid, across, q0, q0 + h * u, qb, b, inside)
+            change = self._change(mid, across, way, b, inside)
             return y - matvec(b, w0 + 0.5 * h * change)
 
         def slope():
             """The stiff part of the Jacobian: 1 + (h^2/4) B B^T V''."""
-            across = matmul(b0.T, jax.hessian(here.potential)(q0))
-            return jnp.eye(q0.shape[0], dtype=q0.dtype) + 0.25 * h**2 * matmul(b0, across)
+            across = matmul(b0.T, here.potential_hessian(q0))
+            return jnp.eye(len(v0), dtype=q0.dtype) + 0.25 * h**2 * matmul(b0, across)
 
         kick = 0.5 * h * matvec(b0, matvec(b0.T, here.potential_gradient(q0)))
         u, report = solve_velocity(equations, v0 - kick, State(q0, v0), h, kick, mass0, slope)
-        _, _, b, mass, w0, y = middle(u)
+        way, _, b, mass, w0, y = middle(u)
         # w1 = 2 wb - w0, written so that rounding errors in b affect only the increment.
         w1 = w0 + 2 * matvec(b.T, matvec(mass, y - matvec(b, w0)))
-        q1 = q0 + h * u
+        q1 = m.space.restore(way.end)
         new = state.moved(q1, state.v, h)
         there = m.at(new.t)
         if Trait.HOLONOMIC in m.traits:  # the step ends there up to rounding, which must not add up
@@ -166,30 +200,37 @@ class FrameGradient(Method):
         v1 = there.carried(q1, y1)
         return new._replace(v=v1), FrameMemory(b1, w1), report
 
-    def _change(
-        self, mid: Mechanics, across: Mechanics, q0: Array, q1: Array, qb: Array, b: Array, y: Array
-    ) -> Array:
+    def _change(self, mid: Mechanics, across: Mechanics, way: Way, b: Array, y: Array) -> Array:
         """(w1 - w0)/h for the velocity y in D at the middle."""
-        gradient = GRADIENTS[self.gradient]
-        covector = -gradient(lambda x: effective_potential(mid, x), q0, q1, mid.metric(qb))
+        qb = way.middle
+        covector = -self._slope(mid, way)
         covector = covector + mid.forces(qb, across.carried(qb, y)) + _carried(mid, qb, y)
         change = matvec(b.T, covector)
-        return change if mid.has_constant_metric(qb) else change + _turning(mid, qb, b, y)
+        straight = Trait.GROUP not in mid.traits and mid.has_constant_metric(qb)
+        return change if straight else change + _turning(mid, qb, b, y)
 
-    def work(self, m: Mechanics, t: Any, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        """The change of the moving energy in the step from q0 at t to q1, with u = (q1 - q0)/h.
+    def _slope(self, mid: Mechanics, way: Way) -> Array:
+        """The discrete gradient of the effective potential on the step."""
+        gradient = GRADIENTS[self.gradient]
+        return gradient(
+            lambda x: effective_potential(mid, way.at(x)), way.first, way.last, mid.metric(way.middle)
+        )
+
+    def work(self, m: Mechanics, t: Any, q0: Array, u: Array, h: Array) -> Array:
+        """The change of the moving energy in the step from q0 at t with the velocity u.
 
         Forces, drift and time contribute: h (F + C) . y + h DW . Z at the middle, where y = u - Z and C is what drift
         and time add to the forces, plus the change of W = V - |Z|^2/2 with time alone at both ends.
         """
         here = m.at(t)
-        mid, there, qb = here.later(0.5 * h), here.later(h), 0.5 * (q0 + q1)
-        across = _across(here, mid, q0, q1, h) if Trait.HOLONOMIC in m.traits else mid
+        mid, there, way = here.later(0.5 * h), here.later(h), _way(m, q0, u, h)
+        qb = way.middle
+        across = _across(here, mid, way, q0, h) if Trait.HOLONOMIC in m.traits else mid
         y = across.relative(qb, u)
-        slope = GRADIENTS[self.gradient](lambda x: effective_potential(mid, x), q0, q1, mid.metric(qb))
-        made = jnp.sum(y * (mid.forces(qb, u) + _carried(mid, qb, y))) + jnp.sum(slope * across.drift(qb))
+        made = jnp.sum(y * (mid.forces(qb, u) + _carried(mid, qb, y)))
+        made = made + jnp.sum(self._slope(mid, way) * across.drift(qb))
         changes = [
-            effective_potential(x, q) - effective_potential(mid, q) for x, q in ((here, q0), (there, q1))
+            effective_potential(x, q) - effective_potential(mid, q) for x, q in ((here, q0), (there, way.end))
         ]
         return h * made + changes[1] - changes[0]
 

@@ -163,12 +163,11 @@ class Reflecting(Method):
         first, last = float(np.max(sizes[:3])), float(sizes[3])
         if not last > max(10 * first, _LOUD * np.nanmax(speed)):
             return []
-        cure = ", or FrameGradient()" * (Trait.COORDINATES in lower(trajectory.system).traits)
         return [
             f"the parasitic mode of {self.cli_name} has grown from {first:.1e} to {last:.1e} (velocity normal to "
             f"the constraint, changing sign every step) and matters from t = {since:.6g}: the motion is wrong from "
-            "there on, although its energy may look right. Use restart_every=20 (:restart=20 on the command "
-            f"line){cure}"
+            "there on, although its energy may look right. Use restart_every=20 (:restart=20 on the command line), or "
+            "FrameGradient()"
         ]
 
 
@@ -293,7 +292,7 @@ class LieGNI(Reflecting):
     retraction: str = eqx.field(
         default="exp", static=True, converter=lambda x: x.name if isinstance(x, Retraction) else x
     )
-    supports = frozenset({Trait.GROUP, Trait.VARYING_MASS})
+    supports = frozenset({Trait.GROUP})
 
     def __check_init__(self):
         if not isinstance(self.retraction, str):

@@ -158,13 +158,16 @@ def check_system(system: System) -> None:
         raise ValueError(f"{name}.group must be a Lie group such as groups.SO3(), got {system.group!r}")
     if isinstance(system, GroupSystem) and system.defines("lagrangian"):
         raise ValueError(
-            f"{name} gives a lagrangian; a GroupSystem is described by inertia() and, where it has one, potential(g)"
+            f"{name} gives a lagrangian; a GroupSystem is described by inertia() or metric(g) and, where it has one, "
+            "potential(g)"
         )
-    if isinstance(system, GroupSystem) and system.own_metric:
+    if isinstance(system, GroupSystem) and system.own_metric == system.own_inertia:
         raise ValueError(
-            f"{name} gives metric(g); the kinetic energy of a GroupSystem is that of inertia(), which is constant in "
-            "the body: an inertia that depends on the configuration would need a term that no method on groups has. "
-            "Give inertia(), or write the system in coordinates, as a System with metric(q)"
+            f"{name} gives both inertia() and metric(g); keep metric(g) if the kinetic energy depends on the "
+            "configuration, inertia() otherwise"
+            if system.own_metric
+            else f"{name} gives neither inertia() nor metric(g), the matrix of its kinetic energy; give inertia() if "
+            "it does not depend on the configuration"
         )
     _check_hooks(system)
     names = system.coordinates
@@ -308,7 +311,8 @@ def _check_shapes(system: Mechanics) -> None:
     ]
     for name, arguments, fits, wanted in expected:
         if name in system.given or (name == "generators" and system.system.defines(name)):
-            of = f"{label}.{'inertia' if name == 'metric' and Trait.GROUP in system.traits else name}"
+            inertia = name == "metric" and getattr(system.system, "own_inertia", False)
+            of = f"{label}.{'inertia' if inertia else name}"
             shapes[name] = shape_of(of, partial(arrays.own, name), *arguments)
             if not fits(shapes[name]):
                 hint = {

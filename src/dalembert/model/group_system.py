@@ -15,10 +15,11 @@ from dalembert.numerics import is_traced, matmul, solve
 class GroupSystem(System):
     """A body on a Lie group: configurations g are group elements, and velocities xi = g^-1 g' are body velocities.
 
-    Give `group` (such as SO3()); `inertia()`, a matrix I with kinetic energy <I xi, xi>/2; and either
-    `constraints(g)`, whose rows a(g) mean a(g) xi = 0, or `frame(g)`. Both may depend on g. You may also give
-    `potential(g)`, `forces(g, xi)`, which is a body covector, and position constraints `holonomic(g)`. q0 is an element
-    and v0 a body velocity; a run stores its rows of q and v in the same way.
+    Give `group` (such as SO3()); `inertia()`, a matrix I with kinetic energy <I xi, xi>/2, or `metric(g)` if it
+    depends on the configuration; and either `constraints(g)`, whose rows a(g) mean a(g) xi = 0, or `frame(g)`. Both
+    may depend on g. You may also give `potential(g)`, `forces(g, xi)`, which is a body covector, and position
+    constraints `holonomic(g)`. q0 is an element and v0 a body velocity; a run stores its rows of q and v in the same
+    way.
     """
 
     group: ClassVar[Group]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -28,13 +29,18 @@ class GroupSystem(System):
         raise ValueError(f"{type(self).__name__} does not give inertia(), the matrix of its kinetic energy")
 
     def metric(self, q: Array) -> Array:
-        """The inertia, which is the same at every configuration."""
+        """The matrix of the kinetic energy at a configuration: the inertia, unless the subclass gives another."""
         return self.inertia()
 
     @property
     def own_metric(self) -> bool:
-        """Whether the subclass gives its own metric, whose derivative no method on groups would take into account."""
+        """Whether the subclass gives its own metric."""
         return type(self).metric is not GroupSystem.metric
+
+    @property
+    def own_inertia(self) -> bool:
+        """Whether the subclass gives its inertia."""
+        return type(self).inertia is not GroupSystem.inertia
 
     def generators(self, q: Array) -> Array:
         """The body velocities that multiplication from the left generates: Ad_{g^-1}."""
@@ -96,7 +102,7 @@ class Chart(System):
 
     def metric(self, q: Array) -> Array:
         t = self._velocity(q)
-        return matmul(t.T, matmul(self.body.inertia(), t))
+        return matmul(t.T, matmul(self.body.metric(self.element(q)), t))
 
     def potential(self, q: Array) -> Array:
         return self.body.potential(self.element(q))

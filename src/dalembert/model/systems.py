@@ -289,6 +289,13 @@ class Mechanics(eqx.Module):
         """grad V(q), a covector on velocities."""
         return self.space.gradient(self.potential, q)
 
+    def potential_hessian(self, q: Array) -> Array:
+        """The second derivative of V, at q and in coordinates of the algebra on a group."""
+        if Trait.GROUP not in self.traits:
+            return jax.hessian(self.potential)(q)
+        zero = jnp.zeros(self.velocity_dimension, q.dtype)
+        return jax.hessian(lambda x: self.potential(self.space.displaced(q, x)))(zero)
+
     def forces(self, q: Array, v: Array) -> Array:
         """Non-conservative forces, a covector."""
         return self.own("forces", q, v) if "forces" in self.given else jnp.zeros_like(v)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import METHODS, Composition, method_from_text
-from dalembert.model import System, Trait, check_start, lower, nearest_start, observed, sample
+from dalembert.model import System, check_start, lower, nearest_start, observed, sample
 
 SLOTS = 4
 """The number of methods that the page runs side by side."""
@@ -245,12 +245,9 @@ def script(request: Request, kinds: Mapping[str, Any]) -> str:
 
 
 def methods_for(system: Any) -> list[str]:
-    """The methods that the lists offer: those for groups, or those for coordinates."""
-    known = [*METHODS, *MORE]
-    grouped = ("lie-gni", "dla-variational", "reference")
-    if Trait.GROUP in lower(system).traits:
-        return [name for name in known if name.partition(":")[0] in grouped]
-    return [name for name in known if not name.startswith("lie-gni")]
+    """The methods that the lists offer: those that take the system, as far as its description tells."""
+    m = lower(system)
+    return [name for name in (*METHODS, *MORE) if method_from_text(name).takes(m)]
 
 
 def start_of(system: Any, name: str | None) -> tuple[Any, Any]:
@@ -266,7 +263,7 @@ def start_of(system: Any, name: str | None) -> tuple[Any, Any]:
 def _second(system: Any, q0: Any, v0: Any) -> str:
     """The simplest method other than frame that fits the system."""
     sampled = check_start(system, q0, v0, sample)
-    for spelling in ("leapfrog", "gni"):
+    for spelling in ("leapfrog", "gni", "lie-gni"):
         with contextlib.suppress(ValueError):
             method_from_text(spelling).check(observed(lower(system), sampled))
             return spelling
@@ -284,7 +281,7 @@ def first_request(
     parameters = {c.name: c.default for c in choices(kind)} | given.get("parameters", {})
     system = kind if not isinstance(kind, type) else kind(**parameters)
     q0, v0 = start_of(system, given.get("start"))
-    usual = ["lie-gni"] if Trait.GROUP in lower(system).traits else ["frame", _second(system, q0, v0)]
+    usual = ["frame", _second(system, q0, v0)]
     fitting = [x for x in methods if given.get("exact") or x in methods_for(system)] or usual
     h = given.get("h")
     h = (system.step or 0.1) if h is None else h
