@@ -23,10 +23,11 @@ def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
     timed = Trait.TIMED in sol.traits
     affine = Trait.AFFINE in sol.traits
     kinds = [("energy", sol.energy())]
-    if timed or affine:
+    works = Trait.NONLINEAR in sol.traits and sol.system is not None and not lower(sol.system).conservative
+    if timed or affine or works:
         why = "the system depends on time" if timed else "the constraint does work"
         kinds = [(f"energy (not conserved: {why})", sol.energy())]
-    if Trait.FORCED in sol.traits and not (timed or affine):
+    if Trait.FORCED in sol.traits and not (timed or affine or works):
         kinds = [("energy (not conserved: forces do work)", sol.energy())]
     if sol.system is not None and not lower(sol.system).conservative:
         kinds.append(("energy less the work done", sol.energy() - sol.work()))
@@ -41,8 +42,12 @@ def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
         relative = f" ({change / abs(energy[0]):.1e} relative)" if energy[0] else ""
         rows.append((name, f"{energy[0]:.10g}", f"{change:.1e}{relative}"))
     # The shape alone gives the number of one-forms, so nothing has to be compiled.
-    if sol.system is not None and jax.eval_shape(lower(sol.system).at(0.0).rows, sol.q[0]).shape[0]:
+    if (
+        sol.system is not None
+        and jax.eval_shape(lower(sol.system).at(0.0).forms, sol.q[0], sol.v[0]).shape[0]
+    ):
         what = "constraint A v - b" if affine else "constraint A(q) v"
+        what = "constraint f(q, v)" if Trait.NONLINEAR in sol.traits else what
         rows.append((what, "0", f"{np.max(sol.constraint_residual()):.1e}"))
     if Trait.HOLONOMIC in sol.traits:
         rows.append(("position constraints c(q)", "0", f"{np.max(sol.position_residual()):.1e}"))

@@ -454,6 +454,11 @@ def audit(
             f"an audit measures systems that do not depend on time, but {system.label} does; its maps differ from "
             "step to step. Look at measured_order(...), variable_step_laws(...) and sol.constraint_residual()"
         )
+    if Trait.NONLINEAR in traits:
+        raise ValueError(
+            f"an audit measures systems whose constraints are linear in the velocity, but {system.label} gives "
+            "nonlinear(q, v). Look at measured_order(...), sol.energy(), sol.work() and sol.constraint_residual()"
+        )
     tell = progress or (lambda line: None)
     # One step by each method, so that a refusal or a start off the constraint is reported before the long runs.
     for each in methods:

@@ -80,6 +80,10 @@ class CoupledSystem(eqx.Module):
             raise ValueError(f"{name} is not a coupled system: it depends on time")
         if Trait.HOLONOMIC in m.traits:
             raise ValueError(f"{name} is not a coupled system: it has position constraints")
+        if Trait.NONLINEAR in m.traits:
+            raise ValueError(
+                f"{name} is not a coupled system: its constraints are not linear in the velocity"
+            )
         q = system.start()[0] if q is None else q
         system = as_arrays(system)
         q = np.asarray(q, float)

@@ -18,10 +18,10 @@ from dalembert.model import (
     check_start,
     check_system,
     lower,
+    nearest_allowed,
     nearest_configuration,
     nearest_frame,
     nearest_start,
-    nearest_velocity,
     orthonormal_frame,
     real_numbers,
     tangent_directions,
@@ -88,6 +88,11 @@ def start(
                 f"v0 must have shape ({len(names)},), one number per velocity; got {before.shape}"
             )
         after = np.asarray(_nearest(m, q, before))
+        if Trait.NONLINEAR in m.traits and not np.all(np.isfinite(after)):
+            raise ValueError(
+                f"{m.label}: no velocity near v0 = {before.tolist()} that satisfies the constraints was found. Start "
+                "nearer to them; at v0 = 0 a constraint that is not linear may have no derivative"
+            )
         words.append(_changed(names, before, after, kind))
     else:
         after = _completed(m, names, q, dict(rates))
@@ -152,7 +157,7 @@ def _on_surface(m: Mechanics, q: Array, directions: Array) -> tuple[Array, Array
 
 @jit_fast_compile
 def _nearest(m: Mechanics, q: Array, v: Array) -> Array:
-    return nearest_velocity(m, q, v)
+    return nearest_allowed(m, q, v)
 
 
 @jit_fast_compile
@@ -177,6 +182,11 @@ def _completed(m: Mechanics, names: tuple[str, ...], q: np.ndarray, rates: dict[
     if unknown:
         raise ValueError(
             f"rates names {unknown[0]!r}, which is no velocity of {m.label}; its velocities are {', '.join(names)}"
+        )
+    if Trait.NONLINEAR in m.traits:
+        raise ValueError(
+            f"rates completes a velocity for linear constraints, but {m.label} gives nonlinear(q, v); give v0, and the "
+            "nearest velocity that it allows is found"
         )
     given = np.array([real_numbers(f"rates[{n!r}]", x, 1, (n,)) for n, x in rates.items()], float).reshape(-1)
     mass, a, b = (np.asarray(x) for x in _parts(m, q))
@@ -255,6 +265,11 @@ def linearise(system: System, q: Vector, v: Vector, t: float = 0.0) -> Linearisa
     q, v = (np.asarray(x, float) for x in (q, v))
     check_start(system, q, v, t0=t)
     m = lower(as_arrays(system)).at(jnp.asarray(t, float))
+    if Trait.NONLINEAR in m.traits:
+        raise ValueError(
+            f"linearise is defined for constraints that are linear in the velocity, but {m.label} gives "
+            "nonlinear(q, v)"
+        )
     frame, directions = _bases(m, q)
     matrix, unit = (np.asarray(x) for x in _linearised(m, q, v, frame, directions))
     values = np.linalg.eigvals(matrix)

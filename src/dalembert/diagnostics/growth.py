@@ -14,6 +14,7 @@ from dalembert.model import (
     Mechanics,
     SpaceTime,
     System,
+    Trait,
     as_arrays,
     check_system,
     lower,
@@ -81,6 +82,11 @@ def nonholonomy(system: System, q: Vector | None = None) -> Nonholonomy:
     n = system.dimension
     if q.shape != (n,):
         raise ValueError(f"q must have shape ({n},), got {q.shape}")
+    if Trait.NONLINEAR in lower(system).traits:
+        raise ValueError(
+            "nonholonomy measures a distribution of velocities, but the allowed velocities of "
+            f"{system.label}, which gives nonlinear(q, v), are not a linear space"
+        )
     positions = jax.eval_shape(lower(system).at(0.0).holonomic, q).shape[0]
     if isinstance(system, GroupSystem):
         system, q = Chart(system, jnp.asarray(q)), np.zeros(system.velocity_dimension)

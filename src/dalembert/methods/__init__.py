@@ -1,6 +1,7 @@
 """The integrators, one per file."""
 
 from dalembert.methods.base import Claims, Method, Report, State, Status
+from dalembert.methods.chetaev import ChetaevGradient
 from dalembert.methods.cli_names import METHODS, method_from_text, method_named
 from dalembert.methods.composition import Composition
 from dalembert.methods.discrete_gradient import DiscreteGradient
@@ -18,6 +19,7 @@ __all__ = [
     "EDLA",
     "GNI",
     "METHODS",
+    "ChetaevGradient",
     "Claims",
     "Composition",
     "DiscreteGradient",

@@ -130,9 +130,9 @@ _OLD = {
 }
 
 
-REMEDIES: list[Callable[[], dict[str, "Method"]]] = []
-"""Functions that make the methods a refusal may name, by the text with which a user makes them; `cli_names` adds its
-own."""
+REMEDIES: list[Callable[[Mechanics], dict[str, "Method"]]] = []
+"""Functions that make the methods which the refusal of a system may name, by the text with which a user makes them;
+`cli_names` adds its own."""
 
 
 class Method(eqx.Module):
@@ -246,7 +246,7 @@ class Method(eqx.Module):
         if refused is None:
             return
         reason, otherwise = refused.refusal(m)
-        fitting = {words: x for make in REMEDIES for words, x in make().items() if x.takes(m)}
+        fitting = {words: x for make in REMEDIES for words, x in make(m).items() if x.takes(m)}
         # The nearest relatives first.
         names = sorted(
             fitting, key=lambda words: -len({*type(self).__mro__} & {*type(fitting[words]).__mro__})

@@ -13,6 +13,7 @@ from dalembert.discrete import (
     Trapezoidal,
 )
 from dalembert.methods.base import REMEDIES, Method
+from dalembert.methods.chetaev import ChetaevGradient
 from dalembert.methods.composition import Composition
 from dalembert.methods.discrete_gradient import DiscreteGradient
 from dalembert.methods.dla import DLA, DLA01
@@ -22,7 +23,7 @@ from dalembert.methods.gni import GNI, STARTS, LieGNI
 from dalembert.methods.leapfrog import LeapFrog
 from dalembert.methods.reference import Reference
 from dalembert.methods.variational import VariationalDLA
-from dalembert.model import kind_from_module, wrong
+from dalembert.model import Mechanics, Trait, kind_from_module, wrong
 
 
 def _number(text: str) -> float:
@@ -123,6 +124,11 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
         "average, gonzalez, itoh-abe",
         "frame discrete gradient: exact energy, stays on the constraint, any metric",
     ),
+    "chetaev": (
+        lambda x: ChetaevGradient(x or "average"),  # pyright: ignore[reportArgumentType]
+        "average, gonzalez, itoh-abe",
+        "discrete gradient for constraints that are not linear in the velocity; any metric",
+    ),
     "reference": (
         lambda x: Reference(*_tolerances(x)) if x else Reference(),
         "rtol,atol",
@@ -199,8 +205,15 @@ def remedies() -> dict[str, Method]:
         "VariationalDLA()": VariationalDLA(),
         "GNI()": GNI(),
         "EDLA()": EDLA(),
+        "ChetaevGradient()": ChetaevGradient(),
         "Reference()": Reference(),
     }
 
 
-REMEDIES.append(remedies)
+def _remedies_for(m: Mechanics) -> dict[str, Method]:
+    """Those worth naming for a system: a method for nonlinear constraints has nothing to offer for linear ones."""
+    nonlinear = Trait.NONLINEAR in m.traits
+    return {words: x for words, x in remedies().items() if nonlinear or not isinstance(x, ChetaevGradient)}
+
+
+REMEDIES.append(_remedies_for)

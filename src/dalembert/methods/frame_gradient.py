@@ -44,7 +44,7 @@ def _way(m: Mechanics, q0: Array, u: Array, h: Array) -> Way:
     return Way(middle, m.space.displaced(middle, half), -half, half, lambda x: m.space.displaced(middle, x))
 
 
-def _turning(m: Mechanics, q: Array, b: Array, v: Array) -> Array:
+def turning(m: Mechanics, q: Array, b: Array, v: Array) -> Array:
     """S(q, w) w for v = B w, where S_ba = sum_d g([X_a, X_b], X_d) w_d: B^T (grad (v.M v) - (D_v M) v)/2 and, on a
     group, B^T ad_v^T M v.
 
@@ -207,7 +207,7 @@ class FrameGradient(Method):
         covector = covector + mid.forces(qb, across.carried(qb, y)) + _carried(mid, qb, y)
         change = matvec(b.T, covector)
         straight = Trait.GROUP not in mid.traits and mid.has_constant_metric(qb)
-        return change if straight else change + _turning(mid, qb, b, y)
+        return change if straight else change + turning(mid, qb, b, y)
 
     def _slope(self, mid: Mechanics, way: Way) -> Array:
         """The discrete gradient of the effective potential on the step."""

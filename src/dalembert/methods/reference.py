@@ -34,6 +34,7 @@ class Reference(Method):
         Trait.VARYING_MASS,
         Trait.GENERAL_LAGRANGIAN,
         Trait.HOLONOMIC,
+        Trait.NONLINEAR,
     }
     native = False
 

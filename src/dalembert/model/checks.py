@@ -178,12 +178,51 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: 
             raise ValueError(
                 f"{system.class_name}.{name} is NaN or infinite at the start ({_at(q, system)}): {sample.given[name]}"
             )
+    if Trait.NONLINEAR in system.traits:
+        _check_nonlinear(system, q, v, sample)
     if np.any(violates(a, v, b, sample.mass)):
         z = np.linalg.solve(sample.mass, a.T)
         nearest = v - z @ np.linalg.lstsq(a @ z, a @ v - b, rcond=None)[0]
         raise ValueError(
             f"{label}: the start velocity violates the constraint: A(q0) v0 = {a @ v}, expected "
             f"{b if Trait.AFFINE in system.traits else 'zero'}. The nearest allowed velocity is {nearest.tolist()}"
+        )
+
+
+def _check_nonlinear(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: Sample) -> None:
+    """Checks that the start satisfies the nonlinear constraints, and that df/dv has full rank there, with the rows of
+    the other constraints."""
+    label, forms, values = system.label, sample.annihilator, sample.given["nonlinear"]
+    vertex = (
+        ""
+        if np.any(v)
+        else " v0 is zero: where the constraint is a cone, this is its vertex, and the motion from"
+    )
+    vertex += " there is not determined." if vertex else ""
+    rows = sample.here["constraints"][0] if "constraints" in sample.here else np.zeros((0, len(v)))
+    own = forms[len(rows) : len(rows) + len(values)] if "frame" not in system.given else forms
+    for what, x in (("nonlinear", values), ("its derivative df/dv", own)):
+        if not np.all(np.isfinite(x)):
+            raise ValueError(
+                f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}), v0 = {v.tolist()}: {x.tolist()}."
+                f"{vertex} Start with another velocity"
+            )
+    # In units of the metric, and each constraint in its own.
+    scaled = forms / units(sample.mass)
+    lengths = np.linalg.norm(scaled, axis=1, keepdims=True)
+    sizes = np.linalg.svd(scaled / np.where(lengths > 0, lengths, 1), compute_uv=False)
+    if sizes[-1] <= 1e-7 * sizes[0] or np.any(lengths == 0):
+        raise ValueError(
+            f"{label}: the derivatives df/dv of the nonlinear constraints and the one-forms are linearly dependent "
+            f"(rank deficient) at the start ({_at(q, system)}), v0 = {v.tolist()}: singular values {sizes}.{vertex} "
+            "Start with another velocity, or remove the constraints that follow from the others"
+        )
+    if np.any(violates(forms, v, sample.offsets, sample.mass)):
+        others = f"; A(q0) v0 = {(rows @ v).tolist()}" if len(rows) else ""
+        raise ValueError(
+            f"{label}: the start velocity violates the constraint: nonlinear(q0, v0) = {values.tolist()}, expected "
+            f"zero{others}. da.start(system, q0, v0) finds the nearest velocity that satisfies it, and says what it "
+            "changed"
         )
 
 

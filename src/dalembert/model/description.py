@@ -23,6 +23,7 @@ HOOKS: dict[str, tuple[str, ...]] = {
     "constraints": ("q",),
     "frame": ("q",),
     "holonomic": ("q",),
+    "nonlinear": ("q", "v"),
     "offsets": ("q",),
     "drift": ("q",),
     "forces": ("q", "v"),
@@ -53,6 +54,7 @@ SYNONYMS = {
     "distribution": "frame",
     "position_constraints": "holonomic",
     "holonomic_constraints": "holonomic",
+    "nonlinear_constraints": "nonlinear",
     "external_forces": "forces",
     "F": "forces",
     "friction": "forces",
@@ -300,6 +302,12 @@ def _check_shapes(system: Mechanics) -> None:
             lambda s: len(s) == 1 and 0 < s[0] < n,
             f"shape (k,) with 0 < k < {n}, one number for each position constraint",
         ),
+        (
+            "nonlinear",
+            (q, v),
+            lambda s: len(s) == 1 and 0 < s[0] < n,
+            f"shape (k,) with 0 < k < {n}, one number for each constraint",
+        ),
         ("forces", (q, v), lambda s: s == (n,), f"shape ({n},)"),
         ("drift", (q,), lambda s: s == (n,), f"shape ({n},), a velocity"),
         (
@@ -318,6 +326,7 @@ def _check_shapes(system: Mechanics) -> None:
                 hint = {
                     "constraints": "; write each one-form as a row: jnp.array([[...]])",
                     "holonomic": "; write even a single one as an array: jnp.array([...])",
+                    "nonlinear": "; write even a single one as an array: jnp.array([...])",
                 }.get(name, "")
                 raise ValueError(f"{of} must return {wanted}, got shape {shapes[name]}{hint}")
     if system.system.defines("sections"):
@@ -329,13 +338,19 @@ def _check_shapes(system: Mechanics) -> None:
                 f"{label}: {m} one-forms leave {n - m} directions free, but frame has {r} columns; "
                 f"the two must add up to {n}"
             )
-    if "holonomic" in shapes:
-        free = shapes["frame"][1] if "frame" in shapes else n - shapes.get("constraints", (0,))[0]
-        if shapes["holonomic"][0] >= free:
+    free = shapes["frame"][1] if "frame" in shapes else n - shapes.get("constraints", (0,))[0]
+    if "nonlinear" in shapes:
+        number = shapes["nonlinear"][0] + shapes.get("holonomic", (0,))[0]
+        if number >= free:
             raise ValueError(
-                f"{label}: {shapes['holonomic'][0]} position constraints leave no motion, because the constraints on "
-                f"velocities leave {free} directions free; give fewer"
+                f"{label}: {number} nonlinear and position constraints leave no motion, because the linear ones leave "
+                f"{free} directions free; give fewer"
             )
+    if "holonomic" in shapes and shapes["holonomic"][0] >= free:
+        raise ValueError(
+            f"{label}: {shapes['holonomic'][0]} position constraints leave no motion, because the constraints on "
+            f"velocities leave {free} directions free; give fewer"
+        )
 
 
 def _check_sections(system: Mechanics, k: int, q: Any) -> None:

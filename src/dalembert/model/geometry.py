@@ -18,8 +18,19 @@ from dalembert.numerics import inverse_square_root, matmul, matvec, null_space, 
 
 
 def nearest_velocity(system: System | Mechanics, q: Array, x: Array) -> Array:
-    """The velocity nearest to x, in the kinetic metric, that satisfies the constraint: P x, or Z + P (x - Z)."""
+    """The velocity nearest to x, in the kinetic metric, that satisfies the constraint: P x, or Z + P (x - Z).
+
+    For constraints that are not linear in v, x must be near: some steps of Newton's method, each the shortest in the
+    kinetic metric, lead to them. `nearest_start` finds the nearest velocity from farther away.
+    """
     m = lower(system)
+    if Trait.NONLINEAR in m.traits:
+        mass = m.metric(q)
+        for _ in range(2):
+            forms = m.forms(q, x)
+            z = solve_spd(mass, forms.T)
+            x = x - matvec(z, solve_spd(matmul(forms, z), m.violation(q, x)))
+        return x
     if Trait.AFFINE not in m.traits:
         return project(m, q, x)
     drift = m.drift(q)
@@ -42,57 +53,76 @@ def onto_surface(system: System | Mechanics, q: Array) -> Array:
 def nearest_configuration(system: System | Mechanics, q: Array, directions: Array | None = None) -> Array:
     """The configuration with c = 0 that is nearest to q in the kinetic metric at q; NaN if none is found.
 
-    The columns of `directions` are the displacements that are allowed; all are by default. Newton's method first goes
-    to some configuration with c = 0. From there it solves the conditions of the nearest one: M x = dc^T mu and c = 0
-    for the displacement x from q. The derivatives are those of its last steps.
+    The columns of `directions` are the displacements that are allowed; all are by default.
     """
     m = lower(system)
     if Trait.HOLONOMIC not in m.traits:
         return q
     columns = jnp.eye(m.velocity_dimension, dtype=q.dtype) if directions is None else directions
-    mass = matmul(columns.T, matmul(m.metric(q), columns))
-    given = (m, q, mass)
-    fixed = jax.tree.map(jax.lax.stop_gradient, given)
-    n = columns.shape[1]
 
-    def value(x: Array, m: Mechanics, q: Array, mass: Array) -> Array:
+    def value(x: Array, m: Mechanics, q: Array) -> Array:
         return m.holonomic(m.space.displaced(q, matvec(columns, x)))
 
+    x = _shortest(value, (m, q), matmul(columns.T, matmul(m.metric(q), columns)))
+    return m.space.displaced(q, matvec(columns, x))
+
+
+def nearest_allowed(system: System | Mechanics, q: Array, v: Array) -> Array:
+    """The velocity at q nearest to v, in the kinetic metric, that satisfies all constraints; NaN if none is found."""
+    m = lower(system)
+    if Trait.NONLINEAR not in m.traits:
+        return nearest_velocity(m, q, v)
+
+    def value(x: Array, m: Mechanics, q: Array, v: Array) -> Array:
+        return m.violation(q, v + x)
+
+    return v + _shortest(value, (m, q, v), m.metric(q))
+
+
+def _shortest(value: Callable[..., Array], arguments: tuple, mass: Array) -> Array:
+    """The shortest x, in the metric `mass`, with value(x, *arguments) = 0; NaN if none is found.
+
+    Newton's method first goes to some root. From there it solves the conditions of the shortest one: M x = J^T mu,
+    with J the derivative of the value, and value = 0. The derivatives are those of its last steps.
+    """
+    given = (*arguments, mass)
+    fixed = jax.tree.map(jax.lax.stop_gradient, given)
+    n = mass.shape[0]
+
     def multipliers(x: Array, right: Callable[[Array], Array], *given: Any) -> tuple[Array, Array]:
-        """M^-1 dc^T, and mu with dc M^-1 dc^T mu = right(dc)."""
-        slopes = jax.jacfwd(value)(x, *given)
-        z = solve_spd(given[2], slopes.T)
+        """M^-1 J^T, and mu with J M^-1 J^T mu = right(J)."""
+        slopes = jax.jacfwd(value)(x, *given[:-1])
+        z = solve_spd(given[-1], slopes.T)
         return z, solve_spd(matmul(slopes, z), right(slopes))
 
     def touching(x: Array, *given: Any) -> Array:
-        """The displacement to the nearest point with c = 0 of the plane that touches the function c at x."""
-        z, mu = multipliers(x, lambda slopes: value(x, *given), *given)
+        """The shortest root of the linear function that touches the value at x, counted from x."""
+        z, mu = multipliers(x, lambda slopes: value(x, *given[:-1]), *given)
         return x - matvec(z, mu)
 
     def conditions(unknowns: Array, *given: Any) -> Array:
         x, mu = unknowns[:n], unknowns[n:]
-        found, back = jax.vjp(lambda x: value(x, *given), x)
-        return jnp.concatenate([matvec(given[2], x) - back(mu)[0], found])
+        found, back = jax.vjp(lambda x: value(x, *given[:-1]), x)
+        return jnp.concatenate([matvec(given[-1], x) - back(mu)[0], found])
 
     def improved(unknowns: Array, *given: Any) -> Array:
         matrix = jax.lax.stop_gradient(jax.jacfwd(conditions)(unknowns, *fixed))
         return unknowns - solve(matrix, conditions(unknowns, *given))
 
-    some = jax.lax.fori_loop(0, _CORRECTIONS, lambda _, x: touching(x, *fixed), jnp.zeros(n, q.dtype))
+    some = jax.lax.fori_loop(0, _CORRECTIONS, lambda _, x: touching(x, *fixed), jnp.zeros(n, mass.dtype))
     guess = jnp.concatenate([some, multipliers(some, lambda slopes: matvec(slopes, some), *fixed)[1]])
     found = jax.lax.fori_loop(0, _CORRECTIONS, lambda _, x: improved(x, *fixed), guess)
-    # A stationary point farther away than some other point of the surface is not the nearest one.
-    lengths = [jnp.sum(x * matvec(fixed[2], x)) for x in (found[:n], some)]
+    # A stationary point farther away than some other root is not the nearest one.
+    lengths = [jnp.sum(x * matvec(fixed[-1], x)) for x in (found[:n], some)]
     found = jax.lax.stop_gradient(jnp.where(lengths[0] <= lengths[1] * (1 + 1e-6), found, jnp.nan))
-    x = touching(improved(found, *given)[:n], *given)
-    return m.space.displaced(q, matvec(columns, x))
+    return touching(improved(found, *given)[:n], *given)
 
 
 def nearest_start(system: System | Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
     """The nearest configuration that satisfies the position constraints, and the nearest allowed velocity there."""
     m = lower(system)
     q = nearest_configuration(m, q)
-    return q, nearest_velocity(m, q, v)
+    return q, nearest_allowed(m, q, v)
 
 
 _CORRECTIONS = 30
@@ -220,11 +250,18 @@ def free_acceleration(system: System | Mechanics, q: Array, v: Array) -> Array:
 def acceleration(system: System | Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
     """The acceleration of the constrained motion, and its multipliers.
 
-    They solve d/dt dL/dv - dL/dq = A^T lam + forces with d/dt (A v - b) = 0, or the same equations in a frame.
+    They solve d/dt dL/dv - dL/dq = A^T lam + forces with d/dt (A v - b) = 0, or the same equations in a frame. For
+    constraints f(q, v) = 0 that are not linear in v, df/dv stands among the rows of A (Chetaev's rule).
     """
     m = lower(system)
     free = free_acceleration(m, q, v)
     mass = m.hessian(q, v)
+    if Trait.NONLINEAR in m.traits:
+        forms = m.forms(q, v)
+        z = solve_spd(mass, forms.T)
+        turning = m.time_derivative(lambda s, x: s.violation(x, v), q, v)
+        lam = solve_spd(matmul(forms, z), -turning - matvec(forms, free))
+        return free + matvec(z, lam), lam
     if m.framed:
         b, weights = m.frame(q), matmul(m.frame(q).T, mass)
         gram = matmul(weights, b)
@@ -252,14 +289,15 @@ def acceleration(system: System | Mechanics, q: Array, v: Array) -> tuple[Array,
 def power(system: System | Mechanics, q: Array, v: Array) -> Array:
     """dE/dt along the motion: the power of the forces, of affine constraints, and of explicit time dependence.
 
-    E = v . dL/dv - L changes at the rate F . v + lam . b - dL/dt, where dL/dt is at constant q and v.
+    E = v . dL/dv - L changes at the rate F . v + lam . b - dL/dt, where dL/dt is at constant q and v. For constraints
+    that are not linear in v, b is df/dv . v, which vanishes if they are homogeneous.
     """
     m = lower(system)
     found = jnp.zeros((), q.dtype)
     if Trait.FORCED in m.traits:
         found = found + jnp.sum(m.forces(q, v) * v)
-    if Trait.AFFINE in m.traits:
-        found = found + jnp.sum(acceleration(m, q, v)[1] * m.offsets(q))
+    if not m.traits.isdisjoint((Trait.AFFINE, Trait.NONLINEAR)):
+        found = found + jnp.sum(acceleration(m, q, v)[1] * m.levels(q, v))
     if Trait.TIMED in m.traits:
         found = found - jax.grad(lambda t: m.at(t).lagrangian(q, v))(jnp.asarray(m.t, q.dtype))
     return found

@@ -82,6 +82,10 @@ class Chart(System):
             raise ValueError(
                 f"Chart carries no forces, but {name} gives some; use Reference() on {name} itself"
             )
+        if self.body.defines("nonlinear"):
+            raise ValueError(
+                f"Chart carries linear constraints, but {name} gives nonlinear(g, xi); use Reference() on {name} itself"
+            )
         if is_traced(self.base):
             return
         if self.base.shape != (group.size,) or not float(group.defect(self.base)) < TOLERANCE:

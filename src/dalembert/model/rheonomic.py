@@ -47,6 +47,10 @@ class RheonomicSystem(System):
         """c(t, q) of position constraints c(t, q) = 0, one number each; none by default."""
         return self.at(t).holonomic(q)
 
+    def nonlinear(self, t: Array, q: Array, v: Array) -> Array:
+        """f(t, q, v) of constraints f(t, q, v) = 0 that are not linear in v; none by default."""
+        return self.at(t).nonlinear(q, v)
+
     def offsets(self, t: Array, q: Array) -> Array:
         """b(t, q) of affine constraints A v = b; zero by default."""
         return self.at(t).offsets(q)

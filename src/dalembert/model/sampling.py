@@ -34,7 +34,7 @@ class Sample(NamedTuple):
     forces: Any
     annihilator: Any
     offsets: Any
-    """b of affine constraints A v = b; zero if the constraints are linear."""
+    """b of affine constraints A v = b; zero if the constraints are linear. See `levels` for nonlinear ones."""
     slope: Any
     """grad V at the start."""
     here: dict[str, Any]
@@ -98,7 +98,7 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
 
     def given(tick, q, v):
         there = m.later(tick)
-        arguments = {"lagrangian": (q, v), "forces": (q, v)}
+        arguments = {"lagrangian": (q, v), "forces": (q, v), "nonlinear": (q, v)}
         found = {f: there.own(f, *arguments.get(f, (q,))) for f in FUNCTIONS if f in m.given}
         if "lagrangian" in m.given:
             found["potential"] = there.potential(q)
@@ -145,8 +145,8 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
         start,
         m.potential(q),
         m.forces(q, v),
-        m.rows(q),
-        m.offsets(q),
+        m.forms(q, v),
+        m.levels(q, v),
         m.potential_gradient(q),
         here,
         turned[0] if turned else {},
@@ -233,7 +233,7 @@ def _allowance(function: str, values: Any, sample: Sample) -> Any:
     if function == "forces":
         made = speed * velocity.max(1, keepdims=True)
         return (TOLERANCE * (size / unit).max(1, keepdims=True) + NOISE * made) * unit
-    if function == "holonomic":  # values of the size of those at the other samples; at the start they vanish
+    if function in ("holonomic", "nonlinear"):  # at the start they vanish; the other samples show their size
         return TOLERANCE * (finite.max(0) - finite.min(0)) + NOISE * size
     if function == "drift":
         return (TOLERANCE * (size * unit).max(1, keepdims=True) + NOISE * speed) / unit

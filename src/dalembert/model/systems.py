@@ -34,9 +34,10 @@ class System(eqx.Module):
     `eqx.field(static=True)`. Give `coordinates` and either `lagrangian(q, v)` or `metric(q)` and `potential(q)`. Then
     give `constraints(q)`, whose rows are one-forms with A(q) v = 0, or `frame(q)`, whose columns span the allowed
     velocities, or both. `holonomic(q)` gives position constraints c(q) = 0 beside them, or alone; the motion then also
-    satisfies dc(q) v = 0. `forces(q, v)` adds non-conservative forces (a covector). For affine constraints
-    A(q) v = b(q), give b as `offsets(q)`, or give one velocity that satisfies them as `drift(q)`. If the functions
-    depend on time, see RheonomicSystem.
+    satisfies dc(q) v = 0. `nonlinear(q, v)` gives constraints f(q, v) = 0 that are not linear in v; their reactions are
+    multiples of df/dv, which is Chetaev's rule, a postulate. `forces(q, v)` adds non-conservative forces (a covector).
+    For affine constraints A(q) v = b(q), give b as `offsets(q)`, or give one velocity that satisfies them as
+    `drift(q)`. If the functions depend on time, see RheonomicSystem.
     """
 
     coordinates: ClassVar[tuple[str, ...]] = ()
@@ -78,6 +79,10 @@ class System(eqx.Module):
     def holonomic(self, q: Array) -> Array:
         """c(q) of position constraints c(q) = 0, one number each; none by default."""
         return lower(self).holonomic(q)
+
+    def nonlinear(self, q: Array, v: Array) -> Array:
+        """f(q, v) of constraints f(q, v) = 0 that are not linear in v, one number each; none by default."""
+        return lower(self).nonlinear(q, v)
 
     def offsets(self, q: Array) -> Array:
         """b(q) of affine constraints A(q) v = b(q), one number per one-form; by default A Z if a drift Z is given, else
@@ -142,8 +147,8 @@ class System(eqx.Module):
 
     @property
     def constrained(self) -> bool:
-        """Whether the system gives constraints: one-forms, a frame or position constraints."""
-        return self.defines("constraints") or self.defines("frame") or self.defines("holonomic")
+        """Whether the system gives constraints: one-forms, a frame, position constraints or nonlinear ones."""
+        return any(self.defines(name) for name in CONSTRAINTS)
 
     @property
     def affine(self) -> bool:
@@ -187,11 +192,14 @@ FUNCTIONS = (
     "constraints",
     "frame",
     "holonomic",
+    "nonlinear",
     "offsets",
     "drift",
     "forces",
 )
 """The functions that describe a system."""
+CONSTRAINTS = ("constraints", "frame", "holonomic", "nonlinear")
+"""Those that restrict the motion."""
 
 
 class Chord(NamedTuple):
@@ -369,6 +377,34 @@ class Mechanics(eqx.Module):
         z = solve_spd(self.metric(q), a.T)
         return matvec(z, solve_spd(matmul(a, z), self.offsets(q)))
 
+    def nonlinear(self, q: Array, v: Array) -> Array:
+        """f(q, v) of the constraints f(q, v) = 0 that are not linear in v; no numbers if there are none."""
+        return self.own("nonlinear", q, v) if "nonlinear" in self.given else jnp.zeros(0, q.dtype)
+
+    def forms(self, q: Array, v: Array) -> Array:
+        """The one-forms of which the reactions are multiples: those of `rows`, with df/dv of nonlinear constraints
+        before those of position constraints."""
+        if Trait.NONLINEAR not in self.traits:
+            return self.rows(q)
+        return jnp.concatenate([self.velocity_rows(q), jax.jacfwd(self.nonlinear, 1)(q, v), self.slopes(q)])
+
+    def levels(self, q: Array, v: Array) -> Array:
+        """The values of `forms` on v at which v satisfies the constraints: forms v - levels is A v - b and f(q, v)."""
+        if Trait.NONLINEAR not in self.traits:
+            return self.offsets(q)
+        value, along = jax.jvp(lambda u: self.nonlinear(q, u), (v,), (v,))
+        before = self.velocity_rows(q).shape[0]
+        found = self.offsets(q)
+        return jnp.concatenate([found[:before], along - value, found[before:]])
+
+    def violation(self, q: Array, v: Array) -> Array:
+        """A v - b of all one-forms, and f(q, v), in the order of `forms`; zero if v is allowed."""
+        linear = matvec(self.rows(q), v) - self.offsets(q)
+        if Trait.NONLINEAR not in self.traits:
+            return linear
+        before = self.velocity_rows(q).shape[0]
+        return jnp.concatenate([linear[:before], self.nonlinear(q, v), linear[before:]])
+
     def carried(self, q: Array, y: Array) -> Array:
         """y + Z(q), the allowed velocity whose part in D is y; y itself if the constraints are linear."""
         return y + self.drift(q) if Trait.AFFINE in self.traits else y
@@ -386,8 +422,32 @@ class Mechanics(eqx.Module):
 
     @property
     def conservative(self) -> bool:
-        """Whether the motion conserves its energy: there are no forces, no time dependence and no drift."""
-        return self.traits.isdisjoint((Trait.FORCED, Trait.TIMED, Trait.AFFINE))
+        """Whether the motion conserves its energy: there are no forces, no time dependence and no drift, and nonlinear
+        constraints are homogeneous in the velocity."""
+        free = self.traits.isdisjoint((Trait.FORCED, Trait.TIMED, Trait.AFFINE))
+        return free and (Trait.NONLINEAR not in self.traits or self.homogeneous)
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether each nonlinear constraint is homogeneous in v: v . df/dv = k f with a number k, by Euler's theorem.
+
+        Then df/dv . v vanishes on the constraint, and the reactions do no work. It is measured at fixed states.
+        """
+        random = np.random.default_rng(5)
+        here = self.at(jnp.zeros(()))
+
+        def both(x, v):
+            q = here.space.displaced(here.space.identity().astype(float), x)
+            return jnp.stack(jax.jvp(lambda u: here.nonlinear(q, u), (v,), (v,)))
+
+        states = random.normal(size=(2, 12, self.velocity_dimension))
+        value, along = np.moveaxis(np.asarray(jax.vmap(both)(*states)), 1, 0)
+        fine = np.isfinite(value) & np.isfinite(along)
+        value, along = np.where(fine, value, 0.0), np.where(fine, along, 0.0)
+        degree = np.sum(value * along, axis=0) / np.maximum(np.sum(value**2, axis=0), np.finfo(float).tiny)
+        off = np.max(np.abs(along - degree * value), axis=0)
+        size = np.max(np.abs(along) + np.abs(value), axis=0)
+        return bool(np.all(off <= 1e-9 * size) and np.all(np.any(fine, axis=0)))
 
     @property
     def natural(self) -> bool:
@@ -434,7 +494,7 @@ class Mechanics(eqx.Module):
     @property
     def constrained(self) -> bool:
         """Whether there are constraints."""
-        return not self.given.isdisjoint(("constraints", "frame", "holonomic"))
+        return not self.given.isdisjoint(CONSTRAINTS)
 
     @property
     def label(self) -> str:

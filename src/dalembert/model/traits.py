@@ -48,6 +48,10 @@ class Trait(Enum):
             "offsets" in given or "drift" in given or (system.timed and "holonomic" in given)
         ),
     )
+    NONLINEAR = Kind(
+        "is defined for constraints that are linear in the velocity, but {system} gives {nonlinear}",
+        applies=lambda system, given: "nonlinear" in given,
+    )
     HOLONOMIC = Kind(
         "is defined for constraints on velocities alone, but {system} gives position constraints, {holonomic}",
         "coordinates that solve the position constraints",
@@ -71,6 +75,7 @@ class Trait(Enum):
             "group": m.space.name,
             "forces": f"forces({time}q, v)",
             "holonomic": f"holonomic({time}q)",
+            "nonlinear": f"nonlinear({time}q, v)",
         }
         return self.value.refusal.format(**words), self.value.otherwise.format(**words)
 

@@ -91,6 +91,11 @@ def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
             f"symmetries are measured and reduced for constraints on velocities alone, but {system.label} gives "
             "position constraints; use coordinates that solve them"
         )
+    if Trait.NONLINEAR in lower(system).traits:
+        raise ValueError(
+            "symmetries are measured and reduced for constraints that are linear in the velocity, but "
+            f"{system.label} gives nonlinear(q, v)"
+        )
     places = _places(system, at)
     random, far = np.random.default_rng(7), np.random.default_rng(8)
     n, size = system.velocity_dimension, symmetry.group.dimension

@@ -97,10 +97,11 @@ def check_members(
             "member at a configuration that does, such as one that da.start finds"
         )
     if bad.size:
+        linear = Trait.NONLINEAR not in m.traits
+        words = f" A(q0) v0 = {'b(q0)' if Trait.AFFINE in m.traits else 0}" if linear else ""
         raise ValueError(
-            f"{system.label}: the start velocity violates the constraint A(q0) v0 = "
-            f"{'b(q0)' if Trait.AFFINE in m.traits else 0} for {_members(bad)}; start each member with a velocity "
-            "that its own constraint allows"
+            f"{system.label}: the start velocity violates the constraint{words} for {_members(bad)}; start each member "
+            "with a velocity that its own constraint allows"
         )
     if negative.size:
         raise ValueError(

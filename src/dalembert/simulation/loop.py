@@ -68,7 +68,7 @@ def start_fault(
     """
     m, q, v = jax.tree.map(lax.stop_gradient, (lower(system).at(t), q, v))
     mass = m.metric(q)
-    bad = jnp.any(violates(m.rows(q), v, m.offsets(q), mass))
+    bad = jnp.any(violates(m.forms(q, v), v, m.levels(q, v), mass))
     fault = jnp.where(bad, Status.OFF_CONSTRAINT.code, Status.OK.code)
     unit = jnp.sqrt(jnp.abs(jnp.diagonal(mass)))
     # If the matrix is not positive definite, the solution is not finite.

@@ -508,7 +508,7 @@ def unlike(sol: Trajectory, system: System) -> str:
 def _measures(system: System, t: Any, q: Any, near: Any, v: Any) -> tuple[Any, ...]:
     """The energy and the residual of the constraint, each with the size of the terms that may cancel in it."""
     here = system.at(t)
-    terms = jnp.max(jnp.abs(here.rows(q)) @ jnp.abs(v), initial=0.0)
+    terms = jnp.max(jnp.abs(here.forms(q, v)) @ jnp.abs(v), initial=0.0)
     return total_energy(here, near, v), here.potential(near), residual_at(here, q, v), terms
 
 
