@@ -12,11 +12,11 @@ from dalembert.model import (
     Mechanics,
     System,
     acceleration,
+    along_allowed,
     as_arrays,
     check_system,
     lower,
     nearest_start,
-    project,
 )
 from dalembert.numerics import Vector, solve_spd
 from dalembert.simulation import SimulationError, ensemble, simulate
@@ -184,8 +184,8 @@ class Terms(NamedTuple):
 
 def _parts(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array, Array]:
     mass = m.metric(q)
-    pull = project(m, q, -solve_spd(mass, m.potential_gradient(q)))
-    push = project(m, q, solve_spd(mass, m.forces(q, v)))
+    pull = along_allowed(m, q, v, -solve_spd(mass, m.potential_gradient(q)))
+    push = along_allowed(m, q, v, solve_spd(mass, m.forces(q, v)))
     return pull, acceleration(m, q, v)[0] - pull - push, push
 
 

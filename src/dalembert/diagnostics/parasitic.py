@@ -46,9 +46,9 @@ def _normal(system: System, t: Array, q: Array, u: Array) -> Array:
     For affine constraints they measure how far u is from the allowed velocities.
     """
     m = lower(system).at(t)
-    a = m.rows(q)
+    a = m.forms(q, u)
     gram = a @ jnp.linalg.solve(m.metric(q), a.T)
-    return jnp.linalg.solve(jnp.linalg.cholesky(gram), a @ u - m.offsets(q))
+    return jnp.linalg.solve(jnp.linalg.cholesky(gram), a @ u - m.levels(q, u))
 
 
 def normal_velocity(trajectory: Trajectory) -> Float[np.ndarray, "rows k"]:

@@ -17,6 +17,7 @@ from dalembert.model.checks import (
 from dalembert.model.description import check_system, shape_of
 from dalembert.model.geometry import (
     acceleration,
+    along_allowed,
     moving_energy,
     multipliers,
     nearest_allowed,
@@ -55,6 +56,7 @@ __all__ = [
     "System",
     "Trait",
     "acceleration",
+    "along_allowed",
     "as_arrays",
     "check_start",
     "check_system",

@@ -184,6 +184,16 @@ def project(system: System | Mechanics, q: Array, x: Array) -> Array:
     return x - _apply(z, solve_spd(matmul(a, z), _apply(a, x)))
 
 
+def along_allowed(system: System | Mechanics, q: Array, v: Array, x: Array) -> Array:
+    """The part of x along which an allowed velocity v can change at constant q: P(q) x for linear constraints."""
+    m = lower(system)
+    if Trait.NONLINEAR not in m.traits:
+        return project(m, q, x)
+    forms = m.forms(q, v)
+    z = solve_spd(m.metric(q), forms.T)
+    return x - matvec(z, solve_spd(matmul(forms, z), matvec(forms, x)))
+
+
 def orthonormal_frame(system: System | Mechanics, q: Array) -> Array:
     """A basis of D at q, orthonormal for the kinetic metric; it need not be continuous in q."""
     m = lower(system)

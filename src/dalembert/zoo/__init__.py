@@ -1,9 +1,11 @@
 """Systems ready to run, one per file, with the data of the publications that they come from."""
 
+from dalembert.zoo.appell_hamel import AppellHamel
 from dalembert.zoo.ball_in_cylinder import BallInCylinder
 from dalembert.zoo.bicycle import Bicycle
 from dalembert.zoo.chaplygin_sleigh import ChaplyginSleigh
 from dalembert.zoo.chaplygin_sphere import ChaplyginSphere
+from dalembert.zoo.constant_speed import ConstantSpeed
 from dalembert.zoo.falling_disk import FallingDisk
 from dalembert.zoo.group_sleigh import GroupSleigh
 from dalembert.zoo.harmonic_cvt import HarmonicCVT
@@ -26,11 +28,13 @@ from dalembert.zoo.two_wheeled_robot import TwoWheeledRobot
 from dalembert.zoo.veselova import Veselova
 
 __all__ = [
+    "AppellHamel",
     "BallInCylinder",
     "BallOnTurntable",
     "Bicycle",
     "ChaplyginSleigh",
     "ChaplyginSphere",
+    "ConstantSpeed",
     "FallingDisk",
     "GroupSleigh",
     "HarmonicCVT",
