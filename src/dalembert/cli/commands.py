@@ -10,8 +10,7 @@ from cyclopts import App, Parameter
 from rich.console import Console
 
 from dalembert.cli.names import system_named
-from dalembert.methods import method_named
-from dalembert.model import Trait, lower
+from dalembert.methods import method_named, usual_method
 from dalembert.results import zoo_systems
 
 app = App(
@@ -84,7 +83,7 @@ def run(
         A system of the zoo, such as PendulumCVT, or your own as module:Class.
     method
         A method, such as frame, leapfrog, dla:0.5, dd:average or frame@4, or your own as module:Class.
-        The default is frame, or lie-gni for systems on Lie groups.
+        The default is frame, or chetaev for constraints that are not linear in the velocity.
     h
         The step size (for edla, the size of the first step). The default is the system's recommended step.
     steps
@@ -111,7 +110,7 @@ def run(
     count = _whole("--steps", steps)
     every = _whole_or_none("--save-every", save_every)
     if method is None:
-        method = "lie-gni" if Trait.GROUP in lower(made).traits else "frame"
+        method = usual_method(made)
     run_and_report(console, made, method_named(method), h, count, start, every, out, plot, animate, overwrite)
 
 

@@ -2,7 +2,7 @@
 
 from dalembert.methods.base import Claims, Method, Report, State, Status
 from dalembert.methods.chetaev import ChetaevGradient
-from dalembert.methods.cli_names import METHODS, method_from_text, method_named
+from dalembert.methods.cli_names import METHODS, method_from_text, method_named, usual_method
 from dalembert.methods.composition import Composition
 from dalembert.methods.discrete_gradient import DiscreteGradient
 from dalembert.methods.dla import DLA, DLA01
@@ -36,5 +36,6 @@ __all__ = [
     "method_from_text",
     "method_named",
     "parasitic_amplitude",
+    "usual_method",
     "well_posedness",
 ]

@@ -23,7 +23,7 @@ from dalembert.methods.gni import GNI, STARTS, LieGNI
 from dalembert.methods.leapfrog import LeapFrog
 from dalembert.methods.reference import Reference
 from dalembert.methods.variational import VariationalDLA
-from dalembert.model import Mechanics, Trait, kind_from_module, wrong
+from dalembert.model import Mechanics, System, Trait, kind_from_module, wrong
 
 
 def _number(text: str) -> float:
@@ -193,6 +193,11 @@ def method_named(text: str) -> Method:
                 ) from None
         raise wrong("method", name, METHODS)
     return method_from_text(text)
+
+
+def usual_method(system: System | Mechanics) -> str:
+    """The name of the method with which to begin: the first of a few that takes the system, the best first."""
+    return next(name for name in ("frame", "chetaev", "reference") if method_from_text(name).takes(system))
 
 
 @cache

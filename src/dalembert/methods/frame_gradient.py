@@ -125,6 +125,8 @@ class FrameGradient(Method):
     On a Lie group v is the body velocity, q1 = q0 exp(h u), qb = q0 exp(h u/2), and DV is the discrete gradient of
     x -> V(qb exp(x)) between x = -h u/2 and h u/2. S then also has the bracket of the algebra. A function of the group
     element takes the place of a constant inertia in the same way as in coordinates.
+    Between its middle and each end, a step must turn D by less than a right angle. Constraints that are fixed in space
+    turn with a body on a group, so h times its angular velocity must be below pi.
     Memory: an orthonormal basis of D at q, and w in it. The result does not depend on which basis it is.
     """
 

@@ -63,7 +63,11 @@ def nearest_configuration(system: System | Mechanics, q: Array, directions: Arra
     def value(x: Array, m: Mechanics, q: Array) -> Array:
         return m.holonomic(m.space.displaced(q, matvec(columns, x)))
 
-    x = _shortest(value, (m, q), matmul(columns.T, matmul(m.metric(q), columns)))
+    mass = m.metric(q)
+    # The numbers of a group element are of size one, and there may be more of them than velocities.
+    place = jnp.ones(m.velocity_dimension, q.dtype) if Trait.GROUP in m.traits else q
+    size = jnp.sum(jnp.diagonal(mass) * place**2)
+    x = _shortest(value, (m, q), matmul(columns.T, matmul(mass, columns)), size)
     return m.space.displaced(q, matvec(columns, x))
 
 
@@ -76,14 +80,16 @@ def nearest_allowed(system: System | Mechanics, q: Array, v: Array) -> Array:
     def value(x: Array, m: Mechanics, q: Array, v: Array) -> Array:
         return m.violation(q, v + x)
 
-    return v + _shortest(value, (m, q, v), m.metric(q))
+    mass = m.metric(q)
+    return v + _shortest(value, (m, q, v), mass, jnp.sum(v * matvec(mass, v)))
 
 
-def _shortest(value: Callable[..., Array], arguments: tuple, mass: Array) -> Array:
+def _shortest(value: Callable[..., Array], arguments: tuple, mass: Array, size: Array) -> Array:
     """The shortest x, in the metric `mass`, with value(x, *arguments) = 0; NaN if none is found.
 
     Newton's method first goes to some root. From there it solves the conditions of the shortest one: M x = J^T mu,
-    with J the derivative of the value, and value = 0. The derivatives are those of its last steps.
+    with J the derivative of the value, and value = 0. The derivatives are those of its last steps. `size` is the
+    squared length of what x is added to.
     """
     given = (*arguments, mass)
     fixed = jax.tree.map(jax.lax.stop_gradient, given)
@@ -114,7 +120,8 @@ def _shortest(value: Callable[..., Array], arguments: tuple, mass: Array) -> Arr
     found = jax.lax.fori_loop(0, _CORRECTIONS, lambda _, x: improved(x, *fixed), guess)
     # A stationary point farther away than some other root is not the nearest one.
     lengths = [jnp.sum(x * matvec(fixed[-1], x)) for x in (found[:n], some)]
-    found = jax.lax.stop_gradient(jnp.where(lengths[0] <= lengths[1] * (1 + 1e-6), found, jnp.nan))
+    rounding = (1e3 * jnp.finfo(mass.dtype).eps) ** 2 * size
+    found = jax.lax.stop_gradient(jnp.where(lengths[0] <= lengths[1] * (1 + 1e-6) + rounding, found, jnp.nan))
     return touching(improved(found, *given)[:n], *given)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from dalembert import zoo
 from dalembert.lab.bench.tables import Section, Settings, Table, child, summary
+from dalembert.methods import usual_method
 from dalembert.model import GroupSystem
 
 STEPS = 10_000
@@ -48,7 +49,8 @@ def cases(quick: bool) -> list[tuple[str, str]]:
         return [("PendulumCVT", "leapfrog"), ("KnifeEdge", "frame")]
     some = [(s, m) for s in ("PendulumCVT", "Snakeboard") for m in ("leapfrog", "dla01", "dla:0.5", "dd")]
     on_groups = {name for name in zoo.__all__ if issubclass(getattr(zoo, name), GroupSystem)}
-    return [*some, *((name, "lie-gni" if name in on_groups else "frame") for name in zoo.__all__)]
+    usual = {name: usual_method(getattr(zoo, name)()) for name in zoo.__all__}
+    return [*some, *((name, "lie-gni" if name in on_groups else usual[name]) for name in zoo.__all__)]
 
 
 def first_calls(settings: Settings) -> Section:

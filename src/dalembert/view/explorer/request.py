@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.methods import METHODS, Composition, method_from_text
+from dalembert.methods import METHODS, Composition, method_from_text, usual_method
 from dalembert.model import System, check_start, lower, nearest_start, observed, sample
 
 SLOTS = 4
@@ -261,7 +261,7 @@ def start_of(system: Any, name: str | None) -> tuple[Any, Any]:
 
 
 def _second(system: Any, q0: Any, v0: Any) -> str:
-    """The simplest method other than frame that fits the system."""
+    """The simplest method other than the usual one that fits the system."""
     sampled = check_start(system, q0, v0, sample)
     for spelling in ("leapfrog", "gni", "lie-gni"):
         with contextlib.suppress(ValueError):
@@ -281,7 +281,7 @@ def first_request(
     parameters = {c.name: c.default for c in choices(kind)} | given.get("parameters", {})
     system = kind if not isinstance(kind, type) else kind(**parameters)
     q0, v0 = start_of(system, given.get("start"))
-    usual = ["frame", _second(system, q0, v0)]
+    usual = [usual_method(system), _second(system, q0, v0)]
     fitting = [x for x in methods if given.get("exact") or x in methods_for(system)] or usual
     h = given.get("h")
     h = (system.step or 0.1) if h is None else h
