@@ -44,16 +44,18 @@ class Run(NamedTuple):
         return da.simulate(system, method or self.method, q0, v0, h=h, steps=steps or self.steps)
 
 
-LIE = da.LieGNI()
+LIE, CHETAEV = da.LieGNI(), da.ChetaevGradient()
 # A glide of the snakeboard whose axles turn slowly through zero: speeds along the board and of its heading.
 ALONG, TURNING = 1.8 * np.cos(0.9), 1.8 * np.sin(0.9)
 GLIDE = [0, 0, 0.2, 0, -0.9], [ALONG * np.cos(0.2), ALONG * np.sin(0.2), TURNING, 1.0, 0.15]
 RUNS = {name: Run() for name in da.zoo.__all__} | {
+    "AppellHamel": Run(60, method=CHETAEV),
     "BallInCylinder": Run(50),
     "BallOnTurntable": Run(50, parameters={"radius": 0.5}),
     "Bicycle": Run(160),
     "ChaplyginSleigh": Run(180, 0.1),
     "ChaplyginSphere": Run(80, method=LIE, parameters={"radius": 0.5}, times=4),
+    "ConstantSpeed": Run(200, method=CHETAEV),
     "FallingDisk": Run(40, times=6),
     "GroupSleigh": Run(180, 0.1, LIE),
     "HarmonicCVT": Run(30, times=1),

@@ -205,7 +205,7 @@ def test_steps_go_back():
 def works(system, method, sol, h):
     """The work that the method says each step does."""
     m = da.model.lower(system)
-    one = jax.jit(jax.vmap(lambda t, a, b: method.work(m, t, a, b, (b - a) / h, jnp.asarray(h))))
+    one = jax.jit(jax.vmap(lambda t, a, b: method.work(m, t, a, (b - a) / h, jnp.asarray(h))))
     return np.asarray(one(sol.t[:-1], sol.q[:-1], sol.q[1:]))
 
 

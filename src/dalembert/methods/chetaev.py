@@ -3,12 +3,13 @@
 from typing import Literal, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete import GRADIENTS
 from dalembert.methods.base import Claims, Method, State, solve_velocity
-from dalembert.methods.discrete_gradient import check_gradient, is_separable
+from dalembert.methods.discrete_gradient import check_gradient
 from dalembert.methods.frame_gradient import turning
 from dalembert.model import Mechanics, System, Trait, acceleration, lower
 from dalembert.numerics import inverse_square_root, matmul, matvec, solve_spd
@@ -43,7 +44,7 @@ class ChetaevGradient(Method):
     If f is homogeneous in v, r is a multiple of f by Euler's theorem and vanishes at both ends: without forces the
     energy is conserved. If it is not, the reactions do work in the exact motion too, at the rate lam . r. R.u itself
     differs from the mean of r by O(h^2), so the change of R does not change the order; it is symmetric in the two ends.
-    The method does not conserve momenta or volume. If u passes through zero, R1 is undefined.
+    The method does not conserve momenta or volume, and the driver of a coupled system feels its passenger. If u passes through zero, R1 is undefined.
     Memory: the basis and w, with the multipliers and the acceleration of the last step as first guesses.
     """
 
@@ -98,15 +99,22 @@ class ChetaevGradient(Method):
             return jnp.concatenate([u - matvec(b, w0 + 0.5 * h * change), m.violation(q1, v1)])
 
         guess = v0 + 0.5 * h * memory.rate
-        caused = 0.5 * h * solve_spd(mass0, m.forms(q0, v0).T)
+        # At the middle of the predicted step.
+        there = q0 + 0.5 * h * guess
+        forms = m.forms(there, guess)
+        caused = 0.5 * h * solve_spd(mass0, forms.T)
+
+        def slope():
+            """An approximate Jacobian: the stiff part of the potential, the reactions, and v1 = 2 u - v0 in f."""
+            stiff = 0.25 * h**2 * solve_spd(mass0, m.potential_hessian(q0))
+            above = jnp.concatenate([jnp.eye(n, dtype=q0.dtype) + stiff, -caused], axis=1)
+            below = 2 * forms + h * jax.jacfwd(lambda x: m.violation(x, guess))(there)
+            zero = jnp.zeros((len(forms), len(forms)), q0.dtype)
+            return jnp.concatenate([above, jnp.concatenate([below, zero], axis=1)])
+
+        first = jnp.concatenate([guess, memory.lam])
         x, report = solve_velocity(
-            equations,
-            jnp.concatenate([guess, memory.lam]),
-            State(q0, v0),
-            h,
-            guess - v0,
-            mass0,
-            columns=caused,
+            equations, first, State(q0, v0), h, guess - v0, mass0, slope, columns=caused
         )
         _, _, _, _, q1, b1, w1 = ends(x[:n])
         v1 = matvec(b1, w1)
@@ -120,7 +128,7 @@ class ChetaevGradient(Method):
         kept = m.conservative
         # Where v is allowed, -v need not be: a constraint that is not linear may be half a cone.
         reversible = kept and Trait.NONLINEAR not in m.traits
-        return Claims(2, kept, reversible, on_constraint=True, fibred=is_separable(self.gradient))
+        return Claims(2, kept, reversible, on_constraint=True)
 
     def composable(self) -> str | None:
         return None

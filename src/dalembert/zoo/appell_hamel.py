@@ -55,4 +55,4 @@ class AppellHamel(System):
         return q0 + along * (speed * t + change * t**2 / 2), along * (speed + change * t)
 
     def scene(self, t, q):
-        return [scene.trace(q), scene.point(q), scene.rod(q, q - jnp.array([0.0, 0.0, 0.6]), 0.02)]
+        return [scene.trace(q), scene.point(q)]
