@@ -7,9 +7,9 @@ import pytest
 from equations import nonlinear_constraints as plain
 
 import dalembert as da
-from dalembert.diagnostics import exact_ends, measured_order
+from dalembert.diagnostics import exact_ends, measured_order, step_jacobian, volume_change
 from dalembert.groups import SO3
-from dalembert.model import lower
+from dalembert.model import lower, multipliers, oblique_projection, orthonormal_frame, project, reaction
 
 
 class Cone(da.System):
@@ -342,6 +342,32 @@ class TestRefusals:
             ValueError, match=r"linear in the velocity, but AppellHamel gives nonlinear\(q, v\)"
         ):
             da.reduce(da.zoo.AppellHamel(), da.VariationalDLA(), da.Symmetry(da.groups.Rn(2), on=("x", "y")))
+
+    def test_whatever_needs_a_linear_space_of_velocities(self):
+        """At the root, so that nothing can measure the constraint's linear part alone."""
+        _, q, v = plain.cone()
+        rows = np.stack([q, q]), np.stack([v, v])
+        message = "Cone gives nonlinear.*not a linear space"
+        for measure in (step_jacobian, volume_change):
+            with pytest.raises(ValueError, match=message):
+                measure(Cone(), da.ChetaevGradient(), 0.1, *rows)
+        m = lower(Cone())
+        for function in (
+            lambda: m.frame(q), lambda: project(m, q, v), lambda: multipliers(m, q, v),
+            lambda: reaction(m, q, v[:1]), lambda: orthonormal_frame(m, q), lambda: oblique_projection(m, q, q, v),
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match=message):
+                function()
+
+        class Sections(Cone):
+            def generators(self, q):
+                return jnp.eye(3)
+
+            def sections(self):
+                return {"x": lambda q: jnp.array([1.0, 0.0, 0.0])}
+
+        with pytest.raises(ValueError, match=r"give conserved momenta as integrals\(\)"):
+            da.simulate(Sections(), da.ChetaevGradient(), q, v, h=0.1, steps=1)
 
     def test_descriptions(self):
         def system(nonlinear, **more):

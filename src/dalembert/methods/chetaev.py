@@ -44,7 +44,8 @@ class ChetaevGradient(Method):
     If f is homogeneous in v, r is a multiple of f by Euler's theorem and vanishes at both ends: without forces the
     energy is conserved. If it is not, the reactions do work in the exact motion too, at the rate lam . r. R.u itself
     differs from the mean of r by O(h^2), so the change of R does not change the order; it is symmetric in the two ends.
-    The method does not conserve momenta or volume, and the driver of a coupled system feels its passenger. If u passes through zero, R1 is undefined.
+    The method does not conserve momenta or volume, and the driver of a coupled system feels its passenger. If u passes
+    through zero, R1 is undefined.
     Memory: the basis and w, with the multipliers and the acceleration of the last step as first guesses.
     """
 

@@ -243,6 +243,11 @@ def _check_functions(system: System) -> None:
         raise ValueError(
             f"{name} gives a drift without constraints or a frame; without constraints every velocity is allowed"
         )
+    if Trait.NONLINEAR in m.traits and system.defines("sections"):
+        raise ValueError(
+            f"{name} gives sections, whose momentum equations hold for constraints that are linear in the velocity, "
+            "but also nonlinear(q, v); give conserved momenta as integrals() instead"
+        )
     if {Trait.AFFINE, Trait.GROUP} <= m.traits:
         raise ValueError(
             f"{name}: affine constraints are not supported on groups; write the system in coordinates (Chart cannot "

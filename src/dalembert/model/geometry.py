@@ -165,6 +165,7 @@ def oblique_projection(system: System | Mechanics, onto: Array, along: Array, x:
     frames it is B1 (B^T M B1)^-1 B^T M x. x is a vector or a matrix of columns.
     """
     m = lower(system)
+    m.refuse_nonlinear()
     if m.framed:
         b1 = m.frame(onto)
         weights = matmul(m.frame(along).T, m.metric(along))
@@ -180,6 +181,7 @@ def oblique_projection(system: System | Mechanics, onto: Array, along: Array, x:
 def project(system: System | Mechanics, q: Array, x: Array) -> Array:
     """P(q) x, the projection onto D at q that is orthogonal for the kinetic metric."""
     m = lower(system)
+    m.refuse_nonlinear()
     if m.framed:
         b = m.frame(q)
         weights = matmul(b.T, m.metric(q))
@@ -241,6 +243,7 @@ def nearest_frame(system: System | Mechanics, q: Array, b: Array) -> Array:
 def multipliers(system: System | Mechanics, q: Array, reaction: Array) -> Array:
     """lam with M(q) reaction = A(q)^T lam, for an acceleration that the constraint causes."""
     m = lower(system)
+    m.refuse_nonlinear()
     a = m.rows(q)
     return solve_spd(matmul(a, solve_spd(m.metric(q), a.T)), matvec(a, reaction))
 
@@ -248,6 +251,7 @@ def multipliers(system: System | Mechanics, q: Array, reaction: Array) -> Array:
 def reaction(system: System | Mechanics, q: Array, lam: Array) -> Array:
     """M(q)^-1 A(q)^T lam, the acceleration that multipliers cause."""
     m = lower(system)
+    m.refuse_nonlinear()
     return solve_spd(m.metric(q), matvec(m.rows(q).T, lam))
 
 

@@ -338,6 +338,7 @@ class Mechanics(eqx.Module):
 
     def frame(self, q: Array) -> Array:
         """B(q), whose columns span D."""
+        self.refuse_nonlinear()
         if "frame" in self.given:
             found = self.own("frame", q)
             if Trait.HOLONOMIC not in self.traits:
@@ -404,6 +405,14 @@ class Mechanics(eqx.Module):
             return linear
         before = self.velocity_rows(q).shape[0]
         return jnp.concatenate([linear[:before], self.nonlinear(q, v), linear[before:]])
+
+    def refuse_nonlinear(self) -> None:
+        """Refuses a system whose allowed velocities are not a linear space, for code that needs one."""
+        if Trait.NONLINEAR in self.traits:
+            raise ValueError(
+                f"{self.label} gives nonlinear(q, v), so its allowed velocities are not a linear space: they have no "
+                "frame and no projector, and nothing that is made from these is defined"
+            )
 
     def carried(self, q: Array, y: Array) -> Array:
         """y + Z(q), the allowed velocity whose part in D is y; y itself if the constraints are linear."""
