@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.model import lower, onto_surface, scene
+from dalembert.model import Trait, lower, nearest_allowed, onto_surface, scene
 
 zoo = da.zoo
 SYSTEMS = {name: getattr(zoo, name)() for name in zoo.__all__} | {
@@ -79,6 +79,8 @@ def states(system, seed=3):
         q = now.space.displaced(q0, x)
         # From anywhere within reach, to all digits.
         q = jax.lax.fori_loop(0, 20, lambda _, q: onto_surface(now, q), q)
+        if Trait.NONLINEAR in now.traits:
+            return q, now.space.velocity(q, nearest_allowed(now, q, u))
         basis = now.frame(q)
         return q, now.space.velocity(q, now.drift(q) + basis @ u[: basis.shape[1]])
 
