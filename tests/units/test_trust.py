@@ -412,18 +412,28 @@ def test_a_system_without_constraints_says_so():
     assert "no constraints" not in repr(run(Plane()))
 
 
-def test_an_inertia_that_depends_on_the_configuration_is_refused_on_groups():
+def test_an_inertia_that_depends_on_the_configuration_is_not_ignored_on_groups():
     class Body(da.GroupSystem):
         group = da.groups.SO3()
-
-        def inertia(self):
-            return jnp.eye(3)
 
         def metric(self, q):
             return (2 + q[0]) * jnp.eye(3)
 
-    with pytest.raises(ValueError, match=r"gives metric\(g\).*Give inertia"):
-        run(Body(), da.LieGNI(), Body.group.identity(), [1.0, 0.0, 0.0])
+    class Both(Body):
+        def inertia(self):
+            return jnp.eye(3)
+
+    start = Body.group.identity(), [0.3, 1.0, -0.5]
+    with pytest.raises(ValueError, match=r"gives both inertia\(\) and metric\(g\)"):
+        run(Both(), da.FrameGradient(), *start)
+    with pytest.raises(ValueError, match=r"constant mass matrix.*Use FrameGradient\(\) or Reference\(\)"):
+        run(Body(), da.LieGNI(), *start)
+    exact, kept = (
+        da.simulate(Body(), x, *start, h=0.01, steps=200) for x in (da.Reference(), da.FrameGradient())
+    )
+    for sol in (exact, kept):
+        assert np.ptp(sol.energy()) < 1e-12  # 200 roundings of an energy of 2; version 0.8 lost 1.1
+    assert np.max(np.abs(exact.q - kept.q)) < 1e-4  # order 2, with h^2 = 1e-4
 
 
 # Newton's method
