@@ -31,7 +31,6 @@ from scipy.linalg import expm
 class Problem:
     """A body on SO(3) x R^k, whose velocities have n = 3 + k components; g is the pair (R, x)."""
 
-    size: int  # n
     mass: Callable  # M(g), (n, n)
     potential: Callable  # V(g)
     rows: Callable  # A(g), (m, n)
@@ -173,7 +172,6 @@ def heavy_body():
     """SO(3): inertia diag(1, 1.7, 2.3), V = (R^T e3) . (0.3, -0.2, 0.9), and a one-form that is invariant on neither
     side, a = R^T (0.6, 0, 0.8) + (0.3, -0.5, 0.2)."""
     problem = Problem(
-        size=3,
         mass=lambda g: np.diag([1.0, 1.7, 2.3]),
         potential=lambda g: g[0][2] @ np.array([0.3, -0.2, 0.9]),
         rows=lambda g: (g[0].T @ np.array([0.6, 0.0, 0.8]) + np.array([0.3, -0.5, 0.2]))[None],
@@ -192,7 +190,6 @@ def varying_inertia():
         return np.diag([1.0, 1.7, 2.3, 0.8]) + np.outer(a, a)
 
     problem = Problem(
-        size=4,
         mass=mass,
         potential=lambda g: g[0][2, 2] + g[1][0] ** 2,
         rows=lambda g: np.concatenate([g[0][0], [0.4]])[None],
@@ -212,7 +209,6 @@ def body_on_surface():
         return np.array([z - 0.3 * (x * x + y * y)])
 
     problem = Problem(
-        size=6,
         mass=lambda g: np.diag([0.5, 0.8, 0.6, 1.5, 1.5, 1.5]),
         potential=lambda g: 3.0 * g[1][2],
         rows=lambda g: np.array([[0.1, 0.2, 1.0, 0.0, 0.0, 0.0]]),

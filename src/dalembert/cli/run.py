@@ -23,13 +23,14 @@ def conserved(sol: Trajectory) -> list[tuple[str, str, str]]:
     timed = Trait.TIMED in sol.traits
     affine = Trait.AFFINE in sol.traits
     kinds = [("energy", sol.energy())]
-    works = Trait.NONLINEAR in sol.traits and sol.system is not None and not lower(sol.system).conservative
+    driven = sol.system is not None and not lower(sol.system).conservative
+    works = driven and Trait.NONLINEAR in sol.traits
     if timed or affine or works:
         why = "the system depends on time" if timed else "the constraint does work"
         kinds = [(f"energy (not conserved: {why})", sol.energy())]
     if Trait.FORCED in sol.traits and not (timed or affine or works):
         kinds = [("energy (not conserved: forces do work)", sol.energy())]
-    if sol.system is not None and not lower(sol.system).conservative:
+    if driven:
         kinds.append(("energy less the work done", sol.energy() - sol.work()))
     if affine:
         kinds.append(("moving energy", sol.moving_energy()))

@@ -11,8 +11,8 @@ from dalembert.discrete import GRADIENTS
 from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.methods.discrete_gradient import check_gradient
 from dalembert.methods.frame_gradient import turning
-from dalembert.model import Mechanics, System, Trait, acceleration, lower
-from dalembert.numerics import inverse_square_root, matmul, matvec, solve_spd
+from dalembert.model import Mechanics, System, Trait, acceleration, lower, polar_factor
+from dalembert.numerics import matvec, solve_spd
 
 
 class ChetaevMemory(NamedTuple):
@@ -23,11 +23,6 @@ class ChetaevMemory(NamedTuple):
     w: Array
     lam: Array
     rate: Array
-
-
-def _basis(m: Mechanics, q: Array, b: Array) -> Array:
-    """The orthonormal basis at q nearest to b: the polar factor of b in the metric."""
-    return matmul(b, inverse_square_root(matmul(b.T, matmul(m.metric(q), b))))
 
 
 class ChetaevGradient(Method):
@@ -58,9 +53,10 @@ class ChetaevGradient(Method):
 
     def init(self, m: Mechanics, state: State, h: Array) -> ChetaevMemory:
         q, v = state.q, state.v
-        b = _basis(m, q, jnp.diag(1 / jnp.sqrt(jnp.diagonal(m.metric(q)))))
+        mass = m.metric(q)
+        b = polar_factor(jnp.diag(1 / jnp.sqrt(jnp.diagonal(mass))), mass)
         rate, lam = acceleration(m, q, v)
-        return ChetaevMemory(b, matvec(b.T, matvec(m.metric(q), v)), lam, rate)
+        return ChetaevMemory(b, matvec(b.T, matvec(mass, v)), lam, rate)
 
     def step(self, m: Mechanics, state: State, memory: ChetaevMemory, h: Array):
         q0, b0, n = state.q, memory.b, len(state.v)
@@ -76,11 +72,12 @@ class ChetaevGradient(Method):
             if constant:
                 b, mass, w0 = b0, mass0, memory.w
             else:
-                b, mass = _basis(m, qb, b0), m.metric(qb)
-                w0 = memory.w + matvec((_basis(m, q0, b) - b0).T, momentum0)
+                mass = m.metric(qb)
+                b = polar_factor(b0, mass)
+                w0 = memory.w + matvec((polar_factor(b, mass0) - b0).T, momentum0)
             # w1 = 2 wb - w0, written so that rounding errors in b affect only the increment.
             w1 = w0 + 2 * matvec(b.T, matvec(mass, u - matvec(b, w0)))
-            b1 = b if constant else _basis(m, q1, b)
+            b1 = b if constant else polar_factor(b, m.metric(q1))
             return qb, b, mass, w0, q1, b1, w1
 
         def equations(x):

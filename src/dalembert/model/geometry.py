@@ -27,9 +27,7 @@ def nearest_velocity(system: System | Mechanics, q: Array, x: Array) -> Array:
     if Trait.NONLINEAR in m.traits:
         mass = m.metric(q)
         for _ in range(2):
-            forms = m.forms(q, x)
-            z = solve_spd(mass, forms.T)
-            x = x - matvec(z, solve_spd(matmul(forms, z), m.violation(q, x)))
+            x = x - _raised(mass, m.forms(q, x), m.violation(q, x))
         return x
     if Trait.AFFINE not in m.traits:
         return project(m, q, x)
@@ -45,9 +43,7 @@ def onto_surface(system: System | Mechanics, q: Array) -> Array:
     m = lower(system)
     if Trait.HOLONOMIC not in m.traits:
         return q
-    slopes = m.slopes(q)
-    z = solve_spd(m.metric(q), slopes.T)
-    return m.space.displaced(q, -matvec(z, solve_spd(matmul(slopes, z), m.holonomic(q))))
+    return m.space.displaced(q, -_raised(m.metric(q), m.slopes(q), m.holonomic(q)))
 
 
 def nearest_configuration(system: System | Mechanics, q: Array, directions: Array | None = None) -> Array:
@@ -189,8 +185,7 @@ def project(system: System | Mechanics, q: Array, x: Array) -> Array:
     if not m.constrained:
         return x
     a = m.rows(q)
-    z = solve_spd(m.metric(q), a.T)
-    return x - _apply(z, solve_spd(matmul(a, z), _apply(a, x)))
+    return x - _raised(m.metric(q), a, _apply(a, x))
 
 
 def along_allowed(system: System | Mechanics, q: Array, v: Array, x: Array) -> Array:
@@ -199,8 +194,7 @@ def along_allowed(system: System | Mechanics, q: Array, v: Array, x: Array) -> A
     if Trait.NONLINEAR not in m.traits:
         return project(m, q, x)
     forms = m.forms(q, v)
-    z = solve_spd(m.metric(q), forms.T)
-    return x - matvec(z, solve_spd(matmul(forms, z), matvec(forms, x)))
+    return x - _raised(m.metric(q), forms, matvec(forms, x))
 
 
 def orthonormal_frame(system: System | Mechanics, q: Array) -> Array:
@@ -218,9 +212,7 @@ def tangent_directions(system: System | Mechanics, q: Array, near: Array | None 
     slopes, mass = m.slopes(q), m.metric(q)
     if near is None:
         return _orthonormal(null_space(slopes), mass)
-    z = solve_spd(mass, slopes.T)
-    x = near - matmul(z, solve_spd(matmul(slopes, z), matmul(slopes, near)))
-    return matmul(x, inverse_square_root(matmul(x.T, matmul(mass, x))))
+    return polar_factor(near - _raised(mass, slopes, matmul(slopes, near)), mass)
 
 
 def _orthonormal(vectors: Array, mass: Array) -> Array:
@@ -236,8 +228,12 @@ def _orthonormal(vectors: Array, mass: Array) -> Array:
 def nearest_frame(system: System | Mechanics, q: Array, b: Array) -> Array:
     """The orthonormal frame of D at q nearest to b: P(q) b N^(-1/2), with N the Gram matrix of P(q) b; smooth in q."""
     m = lower(system)
-    x = project(m, q, b)
-    return matmul(x, inverse_square_root(matmul(x.T, matmul(m.metric(q), x))))
+    return polar_factor(project(m, q, b), m.metric(q))
+
+
+def polar_factor(x: Array, mass: Array) -> Array:
+    """The columns that span the same space as those of x, are orthonormal for `mass` and are nearest to them."""
+    return matmul(x, inverse_square_root(matmul(x.T, matmul(mass, x))))
 
 
 def multipliers(system: System | Mechanics, q: Array, reaction: Array) -> Array:
@@ -277,13 +273,7 @@ def acceleration(system: System | Mechanics, q: Array, v: Array) -> tuple[Array,
     m = lower(system)
     free = free_acceleration(m, q, v)
     mass = m.hessian(q, v)
-    if Trait.NONLINEAR in m.traits:
-        forms = m.forms(q, v)
-        z = solve_spd(mass, forms.T)
-        turning = m.time_derivative(lambda s, x: s.violation(x, v), q, v)
-        lam = solve_spd(matmul(forms, z), -turning - matvec(forms, free))
-        return free + matvec(z, lam), lam
-    if m.framed:
+    if m.framed and Trait.NONLINEAR not in m.traits:
         b, weights = m.frame(q), matmul(m.frame(q).T, mass)
         gram = matmul(weights, b)
         w = solve_spd(gram, matvec(weights, v - m.drift(q) if Trait.AFFINE in m.traits else v))
@@ -296,12 +286,8 @@ def acceleration(system: System | Mechanics, q: Array, v: Array) -> tuple[Array,
         a = m.rows(q)
         lam = solve_spd(matmul(a, solve_spd(mass, a.T)), matvec(a, total - free))
         return total, lam
-    a = m.rows(q)
-
-    def violation(s, x):
-        return matvec(s.rows(x), v) - s.offsets(x) if Trait.AFFINE in m.traits else matvec(s.rows(x), v)
-
-    turning = m.time_derivative(violation, q, v)
+    a = m.forms(q, v)
+    turning = m.time_derivative(lambda s, x: s.violation(x, v), q, v)
     z = solve_spd(mass, a.T)
     lam = solve_spd(matmul(a, z), -turning - matvec(a, free))
     return free + matvec(z, lam), lam
@@ -330,6 +316,12 @@ def power_and_change(system: System | Mechanics, q: Array, v: Array) -> Array:
     t = jnp.zeros((), q.dtype) if m.t is None else jnp.asarray(m.t, q.dtype)
     along = (jnp.ones_like(t), m.space.velocity(q, v), acceleration(m, q, v)[0])
     return jnp.stack(jax.jvp(lambda t, q, v: power(m.at(t), q, v), (t, q, v), along))
+
+
+def _raised(mass: Array, forms: Array, values: Array) -> Array:
+    """The shortest vector in the metric `mass` on which the one-forms have these values; one column for each column."""
+    z = solve_spd(mass, forms.T)
+    return _apply(z, solve_spd(matmul(forms, z), values))
 
 
 def _apply(matrix: Array, x: Array) -> Array:

@@ -400,7 +400,9 @@ class Mechanics(eqx.Module):
 
     def violation(self, q: Array, v: Array) -> Array:
         """A v - b of all one-forms, and f(q, v), in the order of `forms`; zero if v is allowed."""
-        linear = matvec(self.rows(q), v) - self.offsets(q)
+        linear = matvec(self.rows(q), v)
+        if Trait.AFFINE in self.traits:
+            linear = linear - self.offsets(q)
         if Trait.NONLINEAR not in self.traits:
             return linear
         before = self.velocity_rows(q).shape[0]

@@ -33,9 +33,7 @@ views: dict[str, Callable[..., Any]] = {}
 
 def residual_at(m: Mechanics, q, v):
     """The largest entry of A(q) v, or of A(q) v - b(q) if the constraints are affine, and of nonlinear constraints."""
-    if Trait.NONLINEAR in m.traits:
-        return jnp.max(jnp.abs(m.violation(q, v)))
-    return jnp.max(jnp.abs(jnp.sum(m.rows(q) * v, axis=-1) - m.offsets(q)), initial=0.0)
+    return jnp.max(jnp.abs(m.violation(q, v)), initial=0.0)
 
 
 def _off_surface(m: Mechanics, q, v):
