@@ -38,7 +38,17 @@ from dalembert.methods import (
     Reference,
     VariationalDLA,
 )
-from dalembert.model import Chart, GroupSystem, RheonomicSystem, Symmetry, System, Trait, scene, system
+from dalembert.model import (
+    Chart,
+    GroupSystem,
+    RheonomicSystem,
+    Symmetry,
+    System,
+    Trait,
+    independent_rows,
+    scene,
+    system,
+)
 from dalembert.reduction import classify, reduce
 from dalembert.results import explore, load, open_sweep, sweep
 from dalembert.simulation import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
@@ -109,6 +119,7 @@ __all__ = [
     "ensemble",
     "explore",
     "groups",
+    "independent_rows",
     "linearise",
     "load",
     "nonholonomy",

@@ -41,6 +41,7 @@ from dalembert.model import (
     Trait,
     as_arrays,
     check_system,
+    independent_rows,
     lower,
     moving_energy,
     total_energy,
@@ -472,6 +473,7 @@ def audit(
     # One step by each method, so that a refusal or a start off the constraint is reported before the long runs.
     for each in methods:
         simulate(system, each, q0, v0, h=h, steps=1, throw=False)
+    system = independent_rows(system, q0)
     tell(f"{system.label}: structure and exact motion")
     about = subject(system, q0, v0, float(h), integrals)
     window = 300 * about.h if window is None else float(window)

@@ -16,6 +16,7 @@ from dalembert.model import (
     Trait,
     as_arrays,
     check_system,
+    independent_rows,
     lower,
     system,
 )
@@ -84,9 +85,9 @@ class CoupledSystem(eqx.Module):
             raise ValueError(
                 f"{name} is not a coupled system: its constraints are not linear in the velocity"
             )
-        q = system.start()[0] if q is None else q
-        system = as_arrays(system)
-        q = np.asarray(q, float)
+        q = np.asarray(system.start()[0] if q is None else q, float)
+        system = as_arrays(independent_rows(system, q))
+        m = lower(system)
         around = q + np.random.default_rng(4).normal(size=(8, len(q)))
         facts = jax.tree.map(np.asarray, _facts(m, np.concatenate([q[None], around])))
         if Trait.FORCED in m.traits:

@@ -17,6 +17,8 @@ from dalembert.model import (
     as_arrays,
     check_start,
     check_system,
+    independent_rows,
+    least_norm,
     lower,
     nearest_allowed,
     nearest_configuration,
@@ -78,6 +80,8 @@ def start(
     names = system.velocity_names
     if (v0 is None) == (rates is None):
         raise ValueError("give one of the two: v0, a velocity, or rates, some of its components by name")
+    if np.all(np.isfinite(q)):
+        m = lower(as_arrays(independent_rows(system, q, t))).at(m.t)
     given, q = q, _placed(m, q, change)
     words, kind = [], "the velocity: " if Trait.HOLONOMIC in m.traits else ""
     words.append(_changed(m.coordinates, given, q, "the configuration: "))
@@ -226,14 +230,15 @@ def acceleration(system: System, q: Vector, v: Vector, t: float = 0.0) -> Motion
     """
     check_system(system)
     q, v = (np.asarray(x, float) for x in (q, v))
-    check_start(system, q, v, t0=t)
+    system, _ = check_start(system, q, v, t0=t)
     found = _acceleration(lower(as_arrays(system)).at(jnp.asarray(t, float)), q, v)
     return Motion(*(np.asarray(x) for x in found))
 
 
 @jit_fast_compile
 def _acceleration(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
-    return acceleration_at(m, q, v)
+    found, lam = acceleration_at(m, q, v)
+    return found, least_norm(m, q, lam)
 
 
 class Linearisation(NamedTuple):
@@ -263,7 +268,7 @@ def linearise(system: System, q: Vector, v: Vector, t: float = 0.0) -> Linearisa
     """
     check_system(system)
     q, v = (np.asarray(x, float) for x in (q, v))
-    check_start(system, q, v, t0=t)
+    system, _ = check_start(system, q, v, t0=t)
     m = lower(as_arrays(system)).at(jnp.asarray(t, float))
     if Trait.NONLINEAR in m.traits:
         raise ValueError(

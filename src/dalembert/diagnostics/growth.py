@@ -17,6 +17,7 @@ from dalembert.model import (
     Trait,
     as_arrays,
     check_system,
+    independent_rows,
     lower,
 )
 from dalembert.numerics import Vector, jit_fast_compile
@@ -87,6 +88,7 @@ def nonholonomy(system: System, q: Vector | None = None) -> Nonholonomy:
             "nonholonomy measures a distribution of velocities, but the allowed velocities of "
             f"{system.label}, which gives nonlinear(q, v), are not a linear space"
         )
+    system = independent_rows(system, q)
     positions = jax.eval_shape(lower(system).at(0.0).holonomic, q).shape[0]
     if isinstance(system, GroupSystem):
         system, q = Chart(system, jnp.asarray(q)), np.zeros(system.velocity_dimension)

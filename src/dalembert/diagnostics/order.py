@@ -15,6 +15,7 @@ from dalembert.model import (
     along_allowed,
     as_arrays,
     check_system,
+    independent_rows,
     lower,
     nearest_start,
 )
@@ -106,6 +107,7 @@ def exact_ends(system: System, q0: Vector, v0: Vector, time: float, count: int =
         raise ValueError(
             f"the start of {system.label} has the shapes {wanted[0]} and {wanted[1]}, got {sizes[0]} and {sizes[1]}"
         )
+    system = independent_rows(system, q0)
     q, v = nearby_starts(system, q0, v0, count, time=time)
     return Exact(q, v, *_ends_at(system, q, v, np.full(count, time)), time)
 

@@ -19,7 +19,7 @@ from dalembert.discrete import (
     spacetime_momentum_residual,
 )
 from dalembert.methods import EDLA, Reference, well_posedness
-from dalembert.model import Mechanics, SpaceTime, System, as_arrays, check_system, lower
+from dalembert.model import Mechanics, SpaceTime, System, as_arrays, check_system, independent_rows, lower
 from dalembert.numerics import compiled, newton
 from dalembert.simulation import Trajectory, simulate
 
@@ -68,6 +68,7 @@ def edla_well_posedness(
         raise ValueError(f"points must be a whole number of at least 2, got {points!r}")
     points = int(points)
     method.check(system)
+    system = independent_rows(system, q, t0)
     t, states, found = _along(system, method, q, v, t0, ahead, points)
     whole = WellPosedness(float(found[0]), None, t, found)
     turn = _turn(found)

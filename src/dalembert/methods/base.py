@@ -31,6 +31,7 @@ class Status(enum.Enum):
     )
     CONTRADICTION = "the functions of the system contradict each other, or full turns of an angle change them"
     OFF_SURFACE = "the start does not satisfy the position constraints"
+    RANK = "the rank of the constraints changes"
 
     @property
     def code(self) -> int:
@@ -54,7 +55,7 @@ _REMEDIES = {
     Status.OK: "nothing",
     Status.NOT_SOLVED: "try a smaller h, or another method",
     Status.NOT_FINITE: "the potential, the metric, the constraints or a discrete Lagrangian may be undefined or "
-    "singular just ahead (a rank drop of the one-forms shows like this); look there, or try a smaller h",
+    "singular just ahead; look there, or try a smaller h",
     Status.INTERRUPTED: "run it again",
     Status.NO_ROOT: _EQUAL,
     Status.NONPOSITIVE_H: _EQUAL,
@@ -66,6 +67,9 @@ _REMEDIES = {
     Status.CONTRADICTION: _EXACTLY,
     Status.OFF_SURFACE: "start at a configuration that satisfies them, such as one that da.start finds, or say "
     "project=True",
+    Status.RANK: "one-forms become dependent here, or constraints that followed from the others no longer do, so the "
+    "motion beyond is that of another system. Remove constraints that are not needed, or give a frame(q), which may "
+    "stay regular. Inside jax.jit, jax.grad and jax.vmap, pass da.independent_rows(system, q0)",
 }
 
 

@@ -38,10 +38,18 @@ from dalembert.model.geometry import (
 )
 from dalembert.model.group_system import Chart, GroupSystem
 from dalembert.model.naming import from_module, kind_from_module, raised, wrong
+from dalembert.model.redundancy import (
+    independent_rows,
+    least_norm,
+    rank_drops_ahead,
+    redundancy_in_words,
+    still_follow,
+    with_kept,
+)
 from dalembert.model.rheonomic import RheonomicSystem, SpaceTime
 from dalembert.model.sampling import TOLERANCE, Sample, faults_around, is_symmetric, observed, sample
 from dalembert.model.symmetry import Symmetry
-from dalembert.model.systems import Mechanics, System, as_arrays, lower
+from dalembert.model.systems import Kept, Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
 
 __all__ = [
@@ -49,6 +57,7 @@ __all__ = [
     "Chart",
     "Group",
     "GroupSystem",
+    "Kept",
     "Mechanics",
     "RheonomicSystem",
     "Sample",
@@ -64,8 +73,10 @@ __all__ = [
     "check_turns",
     "faults_around",
     "from_module",
+    "independent_rows",
     "is_symmetric",
     "kind_from_module",
+    "least_norm",
     "lower",
     "moving_energy",
     "multipliers",
@@ -84,16 +95,20 @@ __all__ = [
     "power_and_change",
     "project",
     "raised",
+    "rank_drops_ahead",
     "reaction",
     "real_numbers",
+    "redundancy_in_words",
     "refuse_masked",
     "sample",
     "scene",
     "shape_of",
+    "still_follow",
     "system",
     "tangent_directions",
     "total_energy",
     "violates",
+    "with_kept",
     "wrong",
 ]
 

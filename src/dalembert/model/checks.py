@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from dalembert.model.redundancy import DEPENDENT, independent_rows
 from dalembert.model.sampling import (
     ROUNDING,
     TOLERANCE,
@@ -30,10 +31,11 @@ def _at(q: np.ndarray, system: Mechanics) -> str:
 
 def check_start(
     system: System, q0: Any, v0: Any, call: Callable[..., Any] = sample_of, t0: Any = 0.0
-) -> Sample:
+) -> tuple[System, Sample]:
     """Refuses a start state that does not fit the system, or at which the system is not well defined.
 
-    `call` evaluates the system's functions; a caller that knows a quicker way may pass its own.
+    It returns the system, without the constraints that follow from others if there are any, and its sample. `call`
+    evaluates the system's functions; a caller that knows a quicker way may pass its own.
     """
     values = []
     for label, x, names in (("q0", q0, system.coordinates), ("v0", v0, system.velocity_names)):
@@ -54,6 +56,11 @@ def check_start(
     _check_element(m, sample.defect)
     _check_lagrangian(m, q, sample)
     _check_positions(m, q, sample)
+    if np.all(np.isfinite(sample.annihilator)) and _dependent(sample.annihilator / units(sample.mass)):
+        fewer = independent_rows(system, q, t0, v)
+        if fewer is not system:
+            return check_start(fewer, q, v, call, t0)
+    _check_rank_of_positions(m, q, sample)
     _check_constraints(m, q, v, sample)
     _check_angles(m, sample)
     for name, normal in sample.sections.items():
@@ -62,7 +69,18 @@ def check_start(
                 f"{system.label}: the section {name!r} leaves the constraint: a part of its generator at the start is "
                 f"normal to D (relative size {normal:.3g}); sections must generate allowed velocities"
             )
-    return sample
+    return system, sample
+
+
+def _dependent(rows: np.ndarray) -> bool:
+    """Whether rows, each in units of its own length, are linearly dependent, or nearly so."""
+    return len(_sizes(rows)) < len(rows) or bool(np.any(_sizes(rows)[-1:] <= DEPENDENT * _sizes(rows)[:1]))
+
+
+def _sizes(rows: np.ndarray) -> np.ndarray:
+    """The singular values of rows after each is divided by its length: very different lengths do not matter then."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.linalg.svd(rows / np.where(lengths > 0, lengths, 1), compute_uv=False)
 
 
 def real_numbers(label: str, x: Any, n: int, names: Any) -> np.ndarray:
@@ -144,19 +162,26 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: 
             raise ValueError(
                 f"{system.class_name}.{name} is NaN or infinite at the start ({_at(q, system)}):\n{matrix}"
             )
-        # Normalise first: one-forms and vectors of very different lengths may still be independent.
-        axis = 1 if name == "constraints" else 0
-        lengths = np.linalg.norm(matrix, axis=axis, keepdims=True)
-        sizes = np.linalg.svd(matrix / np.where(lengths > 0, lengths, 1), compute_uv=False)
+        vectors = matrix if name == "constraints" else matrix.T
         # If a frame is given too, it decides; the one-forms then only name the multipliers.
         decides = name == "frame" or not system.framed
-        if decides and sizes.size and sizes[-1] <= 1e-7 * sizes[0]:
+        if decides and name == "constraints" and len(vectors) >= vectors.shape[1]:
+            _refuse_no_motion(label, "the one-forms", vectors)
+        if decides and _dependent(vectors):
+            sizes = _sizes(vectors)
             what = "one-forms" if name == "constraints" else "spanning vectors"
             advice = "give a frame(q), which may stay regular there, or start elsewhere"
             raise ValueError(
                 f"{label}: the {what} are linearly dependent (rank deficient) at the configuration "
                 f"({_at(q, system)}): singular values {sizes}. Remove the redundant ones, "
                 + (advice if name == "constraints" else "or start elsewhere")
+            )
+    if {"constraints", "frame"} <= system.given:
+        (m, n), r = sample.given["constraints"].shape, sample.given["frame"].shape[1]
+        if m + r > n:
+            raise ValueError(
+                f"{label}: {m} one-forms leave {max(n - m, 0)} directions free, but frame has {r} columns; the two "
+                f"must add up to {n}, unless some one-forms follow from the others everywhere"
             )
     a = sample.annihilator
     around = sample.around["products"]
@@ -207,11 +232,9 @@ def _check_nonlinear(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: Sa
                 f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}), v0 = {v.tolist()}: {x.tolist()}."
                 f"{vertex} Start with another velocity"
             )
-    # In units of the metric, and each constraint in its own.
     scaled = forms / units(sample.mass)
-    lengths = np.linalg.norm(scaled, axis=1, keepdims=True)
-    sizes = np.linalg.svd(scaled / np.where(lengths > 0, lengths, 1), compute_uv=False)
-    if sizes[-1] <= 1e-7 * sizes[0] or np.any(lengths == 0):
+    if _dependent(scaled):
+        sizes = _sizes(scaled)
         raise ValueError(
             f"{label}: the derivatives df/dv of the nonlinear constraints and the one-forms are linearly dependent "
             f"(rank deficient) at the start ({_at(q, system)}), v0 = {v.tolist()}: singular values {sizes}.{vertex} "
@@ -227,8 +250,7 @@ def _check_nonlinear(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: Sa
 
 
 def _check_positions(system: Mechanics, q: np.ndarray, sample: Sample) -> None:
-    """Checks that the start satisfies the position constraints and that they are independent there, also of the
-    constraints on velocities."""
+    """Checks that the start satisfies the position constraints."""
     if Trait.HOLONOMIC not in system.traits:
         return
     label, values, rows = system.label, sample.here["holonomic"], sample.annihilator
@@ -242,14 +264,33 @@ def _check_positions(system: Mechanics, q: np.ndarray, sample: Sample) -> None:
             f"{label}: the start does not satisfy the position constraints: holonomic(q0) = {values[0]}, expected "
             "zero. da.start(system, q0, v0) finds the nearest start that does, and says what it changed"
         )
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    sizes = np.linalg.svd(rows / np.where(lengths > 0, lengths, 1), compute_uv=False)
-    if sizes[-1] <= 1e-7 * sizes[0]:
-        others = " and the one-forms" if len(rows) > len(slopes) else ""
+
+
+def _check_rank_of_positions(system: Mechanics, q: np.ndarray, sample: Sample) -> None:
+    """Checks that position constraints are independent at the start, also of the constraints on velocities."""
+    if Trait.HOLONOMIC not in system.traits:
+        return
+    label, rows = system.label, sample.annihilator
+    others = " and the one-forms" if len(rows) > sample.here["holonomic"].shape[1] else ""
+    if len(rows) >= rows.shape[1]:
+        _refuse_no_motion(label, f"the derivatives of the position constraints{others}", rows)
+    if _dependent(rows):
+        sizes = _sizes(rows)
         raise ValueError(
             f"{label}: the derivatives of the position constraints{others} are linearly dependent (rank deficient) at "
             f"the configuration ({_at(q, system)}): singular values {sizes}. Remove those that follow from the others "
             "(the derivative of a position constraint need not be among the one-forms), or start elsewhere"
+        )
+
+
+def _refuse_no_motion(label: str, what: str, rows: np.ndarray) -> None:
+    """Refuses as many independent rows as there are velocities."""
+    n = rows.shape[1]
+    sizes = _sizes(rows)
+    if len(sizes) == n and sizes[-1] > DEPENDENT * sizes[0]:
+        raise ValueError(
+            f"{label}: {what} leave no motion: {n} of them are linearly independent, and there are {n} velocities; "
+            "give fewer"
         )
 
 

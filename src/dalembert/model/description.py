@@ -286,8 +286,8 @@ def _check_shapes(system: Mechanics) -> None:
         (
             "constraints",
             (q,),
-            lambda s: len(s) == 2 and s[1] == n and s[0] < n,
-            f"shape (m, {n}) with m < {n}",
+            lambda s: len(s) == 2 and s[1] == n,
+            f"shape (m, {n})",
         ),
         (
             "frame",
@@ -304,8 +304,8 @@ def _check_shapes(system: Mechanics) -> None:
         (
             "holonomic",
             (q,),
-            lambda s: len(s) == 1 and 0 < s[0] < n,
-            f"shape (k,) with 0 < k < {n}, one number for each position constraint",
+            lambda s: len(s) == 1 and s[0] > 0,
+            "shape (k,) with k > 0, one number for each position constraint",
         ),
         (
             "nonlinear",
@@ -338,7 +338,7 @@ def _check_shapes(system: Mechanics) -> None:
         _check_sections(arrays, jax.eval_shape(arrays.generators, q).shape[1], q)
     if "constraints" in shapes and "frame" in shapes:
         m, r = shapes["constraints"][0], shapes["frame"][1]
-        if m + r != n:
+        if m + r < n:
             raise ValueError(
                 f"{label}: {m} one-forms leave {n - m} directions free, but frame has {r} columns; "
                 f"the two must add up to {n}"
@@ -351,10 +351,10 @@ def _check_shapes(system: Mechanics) -> None:
                 f"{label}: {number} nonlinear and position constraints leave no motion, because the linear ones leave "
                 f"{free} directions free; give fewer"
             )
-    if "holonomic" in shapes and shapes["holonomic"][0] >= free:
+    if {"holonomic", "frame"} <= set(shapes) and shapes["holonomic"][0] >= free:
         raise ValueError(
-            f"{label}: {shapes['holonomic'][0]} position constraints leave no motion, because the constraints on "
-            f"velocities leave {free} directions free; give fewer"
+            f"{label}: {shapes['holonomic'][0]} position constraints leave no motion, because the frame leaves {free} "
+            "directions free; give fewer"
         )
 
 

@@ -115,7 +115,7 @@ class Chart(System):
         return matmul(lower(self.body).velocity_rows(self.element(q)), self._velocity(q))
 
     def holonomic(self, q: Array) -> Array:
-        return self.body.holonomic(self.element(q))
+        return lower(self.body).holonomic(self.element(q))
 
     def defines(self, name: str) -> bool:
         """Whether the function is given; position constraints are if the body gives them."""

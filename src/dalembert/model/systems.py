@@ -27,6 +27,20 @@ from dalembert.numerics import (
 T = TypeVar("T")
 
 
+class Kept(NamedTuple):
+    """The constraints from which all others follow, by their indices."""
+
+    forms: tuple[int, ...]
+    positions: tuple[int, ...]
+
+    def of(self, name: str, values: Array) -> Array:
+        """Those of the values of a function of the system that belong to these constraints."""
+        chosen = {"constraints": self.forms, "offsets": self.forms, "holonomic": self.positions}.get(name)
+        if chosen is None or len(chosen) == values.shape[0]:
+            return values
+        return jnp.stack([values[i] for i in chosen]) if chosen else values[:0]
+
+
 class System(eqx.Module):
     """A mechanical system with velocity constraints; subclass it, or build one with `system`.
 
@@ -55,6 +69,8 @@ class System(eqx.Module):
     """What a system made by `dalembert.system` was made from, with which another process can make it again."""
     timed: ClassVar[bool] = False
     """Whether the functions depend on time, as the functions of a RheonomicSystem do."""
+    kept: ClassVar[Kept | None] = None
+    """The constraints from which the others follow, if some do; `independent_rows` makes a system that says so."""
 
     def lagrangian(self, q: Array, v: Array) -> Array:
         """Kinetic minus potential energy."""
@@ -228,14 +244,29 @@ class Mechanics(eqx.Module):
     """The functions that the user gave."""
     chord: "Chord | None" = None
     """What takes the place of the derivatives of the position constraints, if it is not these derivatives."""
+    whole: bool = eqx.field(static=True, default=False)
+    """Whether constraints that follow from others are among the rows; otherwise only those that the system keeps."""
 
     def at(self, t: Any) -> "Mechanics":
         """The same system at time t; the system itself if nothing depends on time."""
-        return Mechanics(self.system, t, self.traits, self.given) if Trait.TIMED in self.traits else self
+        if Trait.TIMED not in self.traits:
+            return self
+        return Mechanics(self.system, t, self.traits, self.given, None, self.whole)
 
     def with_traits(self, more: Iterable[Trait]) -> "Mechanics":
         """The same system with more traits."""
-        return Mechanics(self.system, self.t, self.traits | frozenset(more), self.given)
+        return Mechanics(self.system, self.t, self.traits | frozenset(more), self.given, None, self.whole)
+
+    @property
+    def redundant(self) -> bool:
+        """Whether some constraints are left out because they follow from the others."""
+        return self.system.kept is not None and not self.whole
+
+    def with_all_rows(self) -> "Mechanics":
+        """The same system with all constraints, also those that follow from others."""
+        if not self.redundant:
+            return self
+        return Mechanics(self.system, self.t, self.traits, self.given, self.chord, True)
 
     def across(self, slopes: Array, rates: Array) -> "Mechanics":
         """The same system with slopes v = rates in place of the derivative of its position constraints.
@@ -251,11 +282,14 @@ class Mechanics(eqx.Module):
     def own(self, name: str, *arguments: Array) -> Array:
         """The value of a function that the user gave."""
         function = getattr(self.system, name)
-        if Trait.TIMED not in self.traits:
-            return function(*arguments)
-        if self.t is None:
-            raise ValueError(f"{self.label} depends on time: set it with at(t) before asking for its {name}")
-        return function(self.t, *arguments)
+        if Trait.TIMED in self.traits:
+            if self.t is None:
+                raise ValueError(
+                    f"{self.label} depends on time: set it with at(t) before asking for its {name}"
+                )
+            arguments = (self.t, *arguments)
+        found = function(*arguments)
+        return self.system.kept.of(name, found) if self.redundant else found  # pyright: ignore[reportOptionalMemberAccess]
 
     def lagrangian(self, q: Array, v: Array) -> Array:
         """The Lagrangian that the user gave, or else kinetic minus potential energy."""

@@ -9,7 +9,16 @@ from jaxtyping import Float
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, Trait, as_arrays, lower
 from dalembert.numerics import Vector, jit_fast_compile
-from dalembert.reduction.measured import NEAR, Invariance, check_action, complaint, invariance, place, samples
+from dalembert.reduction.measured import (
+    NEAR,
+    Invariance,
+    check_action,
+    complaint,
+    invariance,
+    place,
+    samples,
+    without_redundancy,
+)
 
 # Directions count as the same if the sine of the angle between them is below this. Rounding is 1e-15, and samples are
 # not this close to places where different directions meet.
@@ -160,6 +169,7 @@ def classify(
     states, or around `at`. If a method is given, its discrete Lagrangian and constraint must be invariant too.
     """
     found = invariance(system, symmetry, method, h=h, at=at)
+    system = without_redundancy(system, at)
     given = samples(system, symmetry, at)
     frames, forms, generators, masses = _at(system, symmetry, given.t, given.q)
     constant = _constant(forms, generators)

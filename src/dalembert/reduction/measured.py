@@ -14,6 +14,7 @@ from dalembert.model import (
     System,
     Trait,
     as_arrays,
+    independent_rows,
     lower,
 )
 from dalembert.numerics import Vector, jit_fast_compile, matmul, matvec, solve_spd
@@ -82,6 +83,13 @@ def _places(system: System, at: Any) -> np.ndarray:
         if not off < TOLERANCE:
             raise ValueError(f"at must be elements of {space.name}; one is off by {off:.3g}")
     return places
+
+
+def without_redundancy(system: System, at: Any = None) -> System:
+    """The system without the one-forms that follow from others at its start states, or at the configurations `at`."""
+    if not isinstance(system, System) or Trait.HOLONOMIC in lower(system).traits:
+        return system
+    return independent_rows(system, _places(system, at)[0])
 
 
 def samples(system: System, symmetry: Symmetry, at: Any = None) -> Sample:
@@ -332,6 +340,7 @@ def invariance(
     if h is not None and not (isinstance(h, int | float) and 0 < h < np.inf):
         raise ValueError(f"h must be a positive number, got {h!r}")
     symmetry.split(system)
+    system = without_redundancy(system, at)
     given = samples(system, symmetry, at)
     check_action(system, symmetry, given)
     batches = [given, *_walks(symmetry, given)]

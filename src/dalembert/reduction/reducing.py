@@ -13,7 +13,7 @@ from dalembert.model import Symmetry, System, Trait, as_arrays, check_system, lo
 from dalembert.numerics import Vector, jit_fast_compile, solve
 from dalembert.reduction.cases import Abelian, Chaplygin, Horizontal, Rule
 from dalembert.reduction.classification import Classification, classify
-from dalembert.reduction.measured import NEAR, Sample, place, samples
+from dalembert.reduction.measured import NEAR, Sample, place, samples, without_redundancy
 from dalembert.reduction.reduced import Note, ReducedRheonomicSystem, ReducedSystem
 
 KINDS = ("chaplygin", "horizontal", "abelian")
@@ -56,6 +56,7 @@ def reduce(
             f"EDLA(); got {getattr(method, 'cli_name', method)!r}"
         )
     method.check(system)
+    system = without_redundancy(system, at)
     found = classify(system, symmetry, method, h=h, at=at)
     kind = _chosen(symmetry, found, kind)
     if not symmetry.split(system).shape:

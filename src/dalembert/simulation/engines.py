@@ -102,10 +102,15 @@ def quick_sample(*arguments: Any) -> Any:
     return _sampled.keep(key, sample(*arguments)) if found is None else found
 
 
-def check_fit(system: System, method: Method, q0: Any, v0: Any, t0: Any) -> None:
-    """Refuses a start that the system does not allow, and a method that is not defined for the system there."""
-    method.check(observed(lower(system), check_start(system, q0, v0, quick_sample, t0)))
+def check_fit(system: System, method: Method, q0: Any, v0: Any, t0: Any) -> System:
+    """Refuses a start that the system does not allow, and a method that is not defined for the system there.
+
+    Returns the system without the constraints that follow from others.
+    """
+    system, found = check_start(system, q0, v0, quick_sample, t0)
+    method.check(observed(lower(system), found))
     method.check_start(system, q0, v0, t0)
+    return system
 
 
 LOOPS = 64

@@ -13,6 +13,7 @@ import numpy as np
 from dalembert.kernels import Loop, Unsupported, lanes_here, many
 from dalembert.methods import Method, State, Status
 from dalembert.model import (
+    Kept,
     System,
     Trait,
     as_arrays,
@@ -20,13 +21,20 @@ from dalembert.model import (
     check_turns,
     lower,
     real_numbers,
+    with_kept,
 )
 from dalembert.numerics import Vector, Vectors, compiled, current, fingerprint, is_traced
 from dalembert.simulation.engines import check_fit, loop_of, tell, wants_kernel
 from dalembert.simulation.loop import Rows, scan, start_fault
 from dalembert.simulation.progress import progress_bar
-from dalembert.simulation.run import check_method, check_numbers, counted_steps, saved_steps
-from dalembert.simulation.trajectory import Trajectory
+from dalembert.simulation.run import (
+    check_method,
+    check_numbers,
+    counted_steps,
+    redundancy_remarks,
+    saved_steps,
+)
+from dalembert.simulation.trajectory import MotionWarning, Trajectory
 
 
 def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray, np.ndarray, int]:
@@ -61,8 +69,11 @@ def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray,
 
 def check_members(
     tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, v0: np.ndarray, t0: float
-) -> None:
-    """Checks the numbers and the start of every member, and the first member as a single run is checked."""
+) -> Kept | None:
+    """Checks the numbers and the start of every member, and the first member as a single run is checked.
+
+    Returns the constraints to keep if the others follow from them.
+    """
     own = [("a parameter", x) for x, v in zip(leaves, varied, strict=True) if v]
     for name, x in (("q0", q0), ("v0", v0), *own):
         bad = np.flatnonzero(~np.all(np.isfinite(np.reshape(x, (len(x), -1))), axis=1))
@@ -75,15 +86,20 @@ def check_members(
     axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])[0]
     # If all members share one system, the sample around the first start is enough.
     shared = not any(varied[: len(jax.tree.leaves(system))])
-    faults = _faults(axes, None if shared else method.supports)
-    found = []
-    for a in range(0, len(q0), 65536):
-        part = slice(a, a + 65536)
-        systems = jax.tree.unflatten(
-            tree, [x[part] if v else x for x, v in zip(leaves, varied, strict=True)]
-        )[0]
-        found.append(np.asarray(faults(systems, q0[part], v0[part], float(t0))))
-    found = np.concatenate(found)
+    supports = None if shared else method.supports
+
+    def faults(kept: Kept | None) -> np.ndarray:
+        find = _faults(with_kept(axes, kept), supports)
+        found = []
+        for a in range(0, len(q0), 65536):
+            part = slice(a, a + 65536)
+            systems = jax.tree.unflatten(
+                tree, [x[part] if v else x for x, v in zip(leaves, varied, strict=True)]
+            )[0]
+            found.append(np.asarray(find(with_kept(systems, kept), q0[part], v0[part], float(t0))))
+        return np.concatenate(found)
+
+    found = faults(None)
     off, apart, bad, negative = (
         np.flatnonzero(found == status.code)
         for status in (Status.NO_ELEMENT, Status.OFF_SURFACE, Status.OFF_CONSTRAINT, Status.NOT_DEFINITE)
@@ -108,7 +124,9 @@ def check_members(
             f"{system.label}: the mass matrix is not positive definite at the start for {_members(negative)}; check "
             "that masses and moments of inertia are positive"
         )
-    check_fit(system, method, q0[0], v0[0], t0)
+    kept = check_fit(system, method, q0[0], v0[0], t0).kept
+    if kept is not None:  # each member must do without the same constraints
+        found = faults(kept)
     wrong = np.flatnonzero(found)
     if wrong.size:
         i = int(wrong[0])
@@ -117,7 +135,15 @@ def check_members(
             check_fit(system, method, q0[i], v0[i], t0)
         except ValueError as error:
             raise ValueError(f"{_members(wrong)}: {error}") from None
-        raise ValueError(f"{system.label}: {Status.from_code(int(found[i])).value}, for {_members(wrong)}")
+        status = Status.from_code(int(found[i]))
+        why = status.value
+        if status is Status.RANK:
+            why = (
+                "other constraints are dependent at the start, or constraints that follow from the others at the start "
+                "of the first member do not"
+            )
+        raise ValueError(f"{system.label}: {why}, for {_members(wrong)}")
+    return kept
 
 
 @lru_cache(maxsize=64)
@@ -226,12 +252,16 @@ def ensemble(
         raise ValueError(
             "ensemble runs on numbers; inside jax.jit, jax.grad and jax.vmap use jax.vmap of simulate"
         )
-    made = {"system": system, "method": method, "h": h, "save_every": int(save_every)}
-    made["fingerprint"] = fingerprint(system)
+    given, method_given = system, method
     system, method = current((system, method))
     leaves, tree = jax.tree.flatten((system, method, h))
     varied = varied_leaves(system, method, h, size, vary)
-    check_members(tree, leaves, varied, q0, v0, t0)
+    kept = check_members(tree, leaves, varied, q0, v0, t0)
+    made = {"system": with_kept(given, kept), "method": method_given, "h": h, "save_every": int(save_every)}
+    made["fingerprint"] = fingerprint(made["system"])
+    if kept is not None:
+        system = current(made["system"])
+        tree = jax.tree.structure((system, method, h))
     start = State.of(q0, v0, np.full(size, float(t0)))
     platform = _platform(devices)
     index = saved_steps(steps, int(save_every))
@@ -261,6 +291,10 @@ def ensemble(
         warnings.warn(
             f"interrupted: {missing} of {size} members were not run; their rows are NaN", stacklevel=2
         )
+    if kept is not None:
+        one = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])[0]
+        for remark in redundancy_remarks(one, q0[0], t0):
+            warnings.warn(remark, MotionWarning, stacklevel=2)
     return solution
 
 

@@ -11,13 +11,16 @@ from jax import Array, lax
 from dalembert.methods import Method, State, Status
 from dalembert.model import (
     TOLERANCE,
+    Mechanics,
     System,
     Trait,
     faults_around,
     is_symmetric,
+    least_norm,
     lower,
     nearest_velocity,
     off_surface,
+    still_follow,
     violates,
 )
 from dalembert.numerics import compiled, solve_spd
@@ -63,13 +66,14 @@ def start_fault(
     """The code of what is wrong with a start, as far as compiled code can tell; zero if nothing is.
 
     It checks whether q is an element of the group and satisfies the position constraints, whether the mass matrix is
-    symmetric and positive definite, and whether v satisfies the constraint. With `supports`, those of the method, it
-    also checks the properties that show only in the values around the start.
+    symmetric and positive definite, whether v satisfies the constraint, and whether its one-forms are independent.
+    With `supports`, those of the method, it also checks the properties that show only in the values around the start.
     """
     m, q, v = jax.tree.map(lax.stop_gradient, (lower(system).at(t), q, v))
     mass = m.metric(q)
     bad = jnp.any(violates(m.forms(q, v), v, m.levels(q, v), mass))
-    fault = jnp.where(bad, Status.OFF_CONSTRAINT.code, Status.OK.code)
+    fault = jnp.where(_rank_holds(m, q, v, mass), Status.OK.code, Status.RANK.code)
+    fault = jnp.where(bad, Status.OFF_CONSTRAINT.code, fault)
     unit = jnp.sqrt(jnp.abs(jnp.diagonal(mass)))
     # If the matrix is not positive definite, the solution is not finite.
     definite = jnp.isfinite(jnp.sum(solve_spd(mass / (unit[:, None] * unit), jnp.ones_like(unit))))
@@ -85,6 +89,19 @@ def start_fault(
         off = jnp.any(off_surface(m.holonomic(q), slopes, q, typical))
         fault = jnp.where(off, Status.OFF_SURFACE.code, fault)
     return jnp.where(m.space.defect(q) < TOLERANCE, fault, Status.NO_ELEMENT.code)
+
+
+def _rank_holds(m: Mechanics, q: Array, v: Array, mass: Array) -> Array:
+    """Whether the one-forms are independent, and those that are left out follow from them."""
+    if not m.constrained or m.framed:
+        return jnp.asarray(True)
+    forms = m.forms(q, v) / jnp.sqrt(jnp.abs(jnp.diagonal(mass)))
+    if forms.shape[0] > forms.shape[1]:
+        return jnp.asarray(False)
+    forms = forms / jnp.sqrt(jnp.sum(forms**2, axis=1, keepdims=True))
+    # If the matrix is singular to rounding, the solution is not finite.
+    fine = jnp.isfinite(jnp.sum(solve_spd(forms @ forms.T, jnp.ones(forms.shape[0]))))
+    return fine & still_follow(m, q) if m.redundant else fine
 
 
 def first_carry(system: System, method: Method, start: State, h: Array) -> Carry:
@@ -121,6 +138,8 @@ def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
         v = jnp.where(turned, nearest_velocity(m.at(t), q, v), v)
     state = State(q, v, t)
     v_full, multipliers = method.output(m, state, carry.memory, h)
+    if m.redundant and multipliers is not None:
+        multipliers = least_norm(m.at(t), q, multipliers)
     when = t if method.variable_step else None
     return Rows(q, v, v_full, multipliers, when, method.step_data(m, state, carry.memory), near)
 
@@ -148,6 +167,9 @@ def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:
     code = jnp.where(finite, code, Status.NOT_FINITE.code).astype(jnp.int32)
     if report.trouble is not None:
         code = jnp.where(report.trouble == Status.OK.code, code, report.trouble)
+    if m.redundant:
+        fine = still_follow(here, state.q) | (code != Status.OK.code)
+        code = jnp.where(fine, code, Status.RANK.code).astype(jnp.int32)
     residual = report.residual.astype(carry.residual.dtype)
     return Carry(state, memory, turns, carry.step + 1, code, residual, carry.t0)
 

@@ -14,11 +14,16 @@ import numpy as np
 
 from dalembert.methods import Method, State, Status
 from dalembert.model import (
+    Kept,
     System,
     as_arrays,
     check_system,
+    independent_rows,
     nearest_start,
+    rank_drops_ahead,
+    redundancy_in_words,
     refuse_masked,
+    with_kept,
 )
 from dalembert.numerics import (
     Vector,
@@ -82,7 +87,7 @@ def simulate(
     if is_traced((system, method, q0, v0, h, t0)):
         with _explaining(system):
             q0, v0 = _projected(system, method, q0, v0, t0) if project else (q0, v0)
-            _check_once(system, method, q0, v0, t0)
+            system = _check_once(system, method, q0, v0, t0)
             return _traced(as_arrays(system), as_arrays(method), q0, v0, h, t0, steps, save_every, on_failure)
     system, method, solution = _outside(
         system, lambda: _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, project)
@@ -91,7 +96,7 @@ def simulate(
         warnings.warn(solution.message, stacklevel=2)
     elif throw and solution.status is not Status.OK:
         raise SimulationError(solution.message, solution)
-    for remark in method.remarks(solution):
+    for remark in (*redundancy_remarks(system, q0, t0), *method.remarks(solution)):
         warnings.warn(remark, MotionWarning, stacklevel=2)
     return solution
 
@@ -102,7 +107,7 @@ def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, proje
         system, method = as_arrays(system), as_arrays(method)
     with one_look():
         q0, v0 = _projected(system, method, q0, v0, t0) if project else (q0, v0)
-        _check_once(system, method, q0, v0, t0)
+        system = _check_once(system, method, q0, v0, t0)
         q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
         loop = engine(system, method, h)
     start = State.of(q0, v0, t0)
@@ -133,6 +138,9 @@ def _projected(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> Any:
     if is_traced((system, q0, v0, t0)):
         return found
     found = tuple(np.asarray(x) for x in found)
+    if not all(np.all(np.isfinite(x)) for x in found) and np.all(np.isfinite(q)):
+        # The constraints may be dependent; those that are kept lead to the same start.
+        found = tuple(np.asarray(x) for x in _nearest(independent_rows(arrays, q, t), q, v, t))
     if np.all(np.isfinite(q)) and not np.all(np.isfinite(found[0])):
         raise ValueError(
             f"{system.label}: no configuration near q0 that satisfies the position constraints was found; start nearer "
@@ -146,11 +154,12 @@ def _nearest(system: System, q: Any, v: Any, t: Any) -> Any:
     return nearest_start(system.at(t), q, v)
 
 
-_passed: OrderedDict[Any, None] = OrderedDict()
+_passed: OrderedDict[Any, Kept | None] = OrderedDict()
 
 
-def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
-    """Refuses a system, a method and a start that do not fit together.
+def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> Any:
+    """Refuses a system, a method and a start that do not fit together; returns the system without the constraints that
+    follow from others.
 
     What passed is remembered, so that the next run from the same start, perhaps with another step size, is not checked
     again.
@@ -159,17 +168,24 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> None:
     traced = is_traced(given)
     key = None if traced else contents(given)
     if key is not None and key in _passed:
-        return
+        return with_kept(system, _passed[key])
     check_system(system)
     check_method(method)
     if traced:
         _check_shapes(system, q0, v0)
         method.check(system)
-        return
-    _outside(system, lambda: check_fit(system, method, q0, v0, t0))
-    _passed[key] = None
+        return system
+    fitting = _outside(system, lambda: check_fit(system, method, q0, v0, t0))
+    _passed[key] = fitting.kept
     if len(_passed) > 64:
         _passed.popitem(last=False)
+    return with_kept(system, fitting.kept)
+
+
+def redundancy_remarks(system: System, q0: Any, t0: Any) -> list[str]:
+    """What to say about constraints that follow from others."""
+    said = redundancy_in_words(system, q0, t0)
+    return [f"{system.label}: {said}. The multipliers are those of least norm"] if said else []
 
 
 def _traced(system, method, q0, v0, h, t0, steps, save_every, on_failure) -> Trajectory:
@@ -222,6 +238,10 @@ def _run(loop, system, method, start, h, t0, steps, save_every, progress) -> Tra
             interrupted = True
     end = chunks[-1]
     code = Status.INTERRUPTED.code if interrupted else end.code
+    if code in (Status.NOT_SOLVED.code, Status.NOT_FINITE.code):
+        when = float(t0) + end.done * float(h) if end.last.t is None else end.last.t[-1]
+        if rank_drops_ahead(system, end.last.q[-1], end.last.v[-1], h, when):
+            code = Status.RANK.code
     index = np.arange(sum(len(chunk.rows.q) for chunk in chunks)) * save_every
     parts = [chunk.rows for chunk in chunks]
     if index[-1] != end.done:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import Status, method_from_text
-from dalembert.model import System, Trait, lower, total_energy
+from dalembert.model import Kept, System, Trait, lower, total_energy, with_kept
 from dalembert.numerics import is_traced, jit_fast_compile
 from dalembert.simulation.durable import (
     MANIFEST,
@@ -121,9 +121,10 @@ def to_xarray(sol: Trajectory) -> "xarray.Dataset":
             "system": f"{type(system).__module__}:{type(system).__qualname__}",
             "parameters": json.dumps(_parameters(system)),
             "options": json.dumps(_options(system)),
+            **({} if system.kept is None else {"kept": json.dumps(system.kept._asdict())}),
         }
     else:
-        metadata = {key: stored[key] for key in ("system", "parameters", "options")}
+        metadata = {key: stored[key] for key in ("system", "parameters", "options", "kept") if key in stored}
     data.attrs = {
         "format": FORMAT,
         **metadata,
@@ -420,6 +421,9 @@ def load(path: Any, system: System | None = None, check: bool = True) -> Traject
             stacklevel=3,
         )
     if system is not None:
+        if "kept" in metadata:
+            kept = json.loads(metadata["kept"])
+            system = with_kept(system, Kept(tuple(kept["forms"]), tuple(kept["positions"])))
         system = _varied(trajectory, system)
         different = _difference(trajectory, system, check)
         if different:
@@ -534,6 +538,7 @@ def _trajectory(data: "xarray.Dataset", system: System | None) -> Trajectory:
         "positions": int(metadata.get("positions", 0)),
         "units": data.unit.values.tolist() if "unit" in data.coords else [],
         **{key: metadata[key] for key in ("system", "parameters", "options", "method", "versions")},
+        **({"kept": metadata["kept"]} if "kept" in metadata else {}),
         **{
             key: data[key].values
             for key in (

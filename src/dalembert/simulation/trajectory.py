@@ -16,6 +16,7 @@ from dalembert.model import (
     System,
     Trait,
     acceleration,
+    least_norm,
     lower,
     moving_energy,
     power_and_change,
@@ -33,15 +34,29 @@ views: dict[str, Callable[..., Any]] = {}
 
 def residual_at(m: Mechanics, q, v):
     """The largest entry of A(q) v, or of A(q) v - b(q) if the constraints are affine, and of nonlinear constraints."""
-    return jnp.max(jnp.abs(m.violation(q, v)), initial=0.0)
+    return jnp.max(jnp.abs(m.with_all_rows().violation(q, v)), initial=0.0)
 
 
 def _off_surface(m: Mechanics, q, v):
-    return jnp.max(jnp.abs(m.holonomic(q)), initial=0.0)
+    return jnp.max(jnp.abs(m.with_all_rows().holonomic(q)), initial=0.0)
 
 
 def _multiplier(m: Mechanics, q, v):
-    return acceleration(m, q, v)[1]
+    return least_norm(m, q, acceleration(m, q, v)[1])
+
+
+def _left_out(system: System) -> str:
+    """The names of the constraints that a system leaves out."""
+    kept, m = system.kept, lower(system).at(0.0).with_all_rows()
+    if kept is None:
+        return ""
+    names = []
+    for function, chosen in (("constraints", kept.forms), ("holonomic", kept.positions)):
+        if function in m.given:
+            q = jax.ShapeDtypeStruct((m.dimension,), float)
+            number = jax.eval_shape(lambda q, name=function: m.own(name, q), q).shape[0]
+            names += [f"{function}[{i}]" for i in range(number) if i not in chosen]
+    return ", ".join(names)
 
 
 @cache
@@ -117,7 +132,8 @@ class Trajectory(eqx.Module):
     def multipliers(self) -> Float[Numbers, "*members rows m"]:
         """The multipliers of the one-forms, shape (K, m), followed by those of position constraints, if there are any.
 
-        `velocity_multipliers` and `position_multipliers` are the two parts.
+        `velocity_multipliers` and `position_multipliers` are the two parts. If some constraints follow from others, the
+        multipliers are not determined; these are the ones with the least sum of squares.
         """
         if self.lam is not None:
             return self.lam
@@ -140,7 +156,7 @@ class Trajectory(eqx.Module):
         """The number of position constraints."""
         if self.system is None:
             return int((self.stored or {}).get("positions", 0))
-        m = lower(self.system).at(0.0)
+        m = lower(self.system).at(0.0).with_all_rows()
         return jax.eval_shape(m.holonomic, jax.ShapeDtypeStruct((m.dimension,), float)).shape[0]
 
     @property
@@ -189,6 +205,8 @@ class Trajectory(eqx.Module):
         where = ", ".join(f"{x:.6g}" for x in np.asarray(self.q[-1]))
         own = None if self.method is None or self.system is None else self.method.hint(self)
         remedy = own or self.status.remedy
+        if self.status is Status.RANK and self.system is not None and self.system.kept is not None:
+            remedy += f". Left out at the start, because they followed: {_left_out(self.system)}"
         return (
             f"step {int(self.steps) + 1:,} from t = {reached:.6g} failed: {self.status.value} "
             f"(residual {float(self.residual):.2g}, h = {float(self.h):g}). Last good state after {last}: "

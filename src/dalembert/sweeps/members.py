@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from dalembert.methods import Method
-from dalembert.model import System, as_arrays, nearest_start, wrong
+from dalembert.model import System, as_arrays, independent_rows, nearest_start, with_kept, wrong
 from dalembert.numerics import compiled
 from dalembert.sweeps.spec import METHOD, START, STEP, Spec, leaf_names, leaf_paths
 
@@ -201,5 +201,18 @@ def _projected(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The starts nearest to (q0, v0) that satisfy the constraints."""
     axes = tuple(0 if path in vary else None for path in leaf_paths(system))
-    q, v = (np.asarray(x) for x in _nearest(jax.tree.structure(system), axes, t0)(system, q0, v0))
+
+    def found(system: System) -> tuple[np.ndarray, np.ndarray]:
+        q, v = _nearest(jax.tree.structure(system), axes, t0)(system, q0, v0)
+        return np.asarray(q), np.asarray(v)
+
+    q, v = found(system)
+    if not (np.all(np.isfinite(q)) and np.all(np.isfinite(v))):  # the constraints may be dependent
+        leaves, tree = jax.tree.flatten(system)
+        first = jax.tree.unflatten(
+            tree, [x if a is None else x[0] for x, a in zip(leaves, axes, strict=True)]
+        )
+        kept = independent_rows(first, q0[0], t0).kept
+        if kept is not None:
+            q, v = found(with_kept(system, kept))
     return q, v

@@ -262,7 +262,7 @@ def start_of(system: Any, name: str | None) -> tuple[Any, Any]:
 
 def _second(system: Any, q0: Any, v0: Any) -> str:
     """The simplest method other than the usual one that fits the system."""
-    sampled = check_start(system, q0, v0, sample)
+    system, sampled = check_start(system, q0, v0, sample)
     for spelling in ("leapfrog", "gni", "lie-gni"):
         with contextlib.suppress(ValueError):
             method_from_text(spelling).check(observed(lower(system), sampled))
