@@ -14,8 +14,8 @@ import numpy as np
 from dalembert import zoo
 from dalembert.model import System, check_system, kind_from_module, wrong
 from dalembert.simulation import Trajectory
+from dalembert.simulation.storage import as_kept, unlike
 from dalembert.simulation.storage import load as load_arrays
-from dalembert.simulation.storage import unlike
 from dalembert.simulation.trajectory import views
 
 
@@ -69,7 +69,7 @@ def _described_system(metadata: dict[str, Any]) -> System | None:
     if not set(arguments) <= set(inspect.signature(kind).parameters):
         return None
     try:
-        return kind(**arguments)
+        return as_kept(metadata, kind(**arguments))
     except Exception:  # it takes other parameters now
         return None
 

@@ -412,18 +412,43 @@ class TestDescriptions:
     def test_too_many(self):
         class Stuck(Blade):
             def holonomic(self, q):
-                return jnp.stack([q[0], q[1], q[2]])
+                return jnp.stack([q[0], q[1], q[2], q[0] + jnp.sin(q[3])])
 
-        with pytest.raises(ValueError, match="3 position constraints leave no motion"):
+        with pytest.raises(
+            ValueError, match="position constraints and the one-forms leave no motion: 4 of them"
+        ):
             da.simulate(Stuck(), da.FrameGradient(), np.zeros(4), np.zeros(4), h=0.1, steps=1)
 
-    def test_a_derivative_that_is_also_a_one_form_is_refused(self):
+    def test_a_blade_that_is_held_in_place_turns(self):
+        """Where x = y = 0 holds, the blade's own constraint follows from it."""
+
+        class Held(Blade):
+            def holonomic(self, q):
+                return jnp.stack([q[0], q[1], q[2]])
+
+        with pytest.warns(da.MotionWarning, match=r"constraints\[0\] follows from holonomic\[1\]"):
+            sol = da.simulate(Held(), da.FrameGradient(), np.zeros(4), [0, 0, 0, 1.0], h=0.1, steps=20)
+        np.testing.assert_allclose(sol.q[-1], [0, 0, 0, 2.0], rtol=0, atol=1e-14)
+
+    def test_a_derivative_that_is_also_a_one_form_is_told(self):
         class Twice(Blade):
             def constraints(self, q):
                 return jnp.concatenate([Blade.constraints(self, q), jax.jacobian(self.holonomic)(q)])
 
+        with pytest.warns(da.MotionWarning, match=r"constraints\[1\] follows from holonomic\[0\]"):
+            sol = da.simulate(Twice(), da.FrameGradient(), *Blade().start(), h=0.1, steps=20)
+        np.testing.assert_allclose(
+            sol.q, da.simulate(Blade(), da.FrameGradient(), *Blade().start(), h=0.1, steps=20).q, atol=1e-13
+        )
+
+    def test_a_one_form_that_is_a_derivative_only_here_is_refused(self):
+        class Here(Blade):
+            def constraints(self, q):
+                more = jax.jacobian(self.holonomic)(q).at[0, 3].set(q[0] - self.start()[0][0])
+                return jnp.concatenate([Blade.constraints(self, q), more])
+
         with pytest.raises(ValueError, match=r"and the one-forms are linearly dependent.*need not be among"):
-            da.simulate(Twice(), da.FrameGradient(), *Blade().start(), h=0.1, steps=1)
+            da.simulate(Here(), da.FrameGradient(), *Blade().start(), h=0.1, steps=1)
 
     def test_the_vertex_of_a_cone_is_refused(self):
         class Cone(Blade):

@@ -204,7 +204,7 @@ KINDS = [
 @pytest.mark.parametrize("system", KINDS, ids=lambda x: type(x).__name__)
 def test_a_remedy_takes_the_system(system):
     """Every method that a refusal names is made from its words, and asked about the same system."""
-    m = observed(lower(system), check_start(system, *system.start()))
+    m = observed(lower(system), check_start(system, *system.start())[1])
 
     def said(method):
         try:
@@ -399,13 +399,10 @@ class OfAClass(Groupless):
 @pytest.mark.parametrize(
     ("system", "message"),
     [
-        (
-            Body(((0.0, 0.0, 1.0), (0.0, 0.0, 2.0))),
-            r"Body: the one-forms are linearly dependent.*R11=1.*Remove",
-        ),
-        (Body(((0.0, 0.0, 0.0),)), "Body: the one-forms are linearly dependent"),
+        (Body(((0.0, 0.0, 0.0),)), r"Body: the one-forms are linearly dependent.*R11=1.*Remove"),
+        (Body(((0.0, 0.0, 1.0), (0.0, 0.0, 0.0))), "Body: the one-forms are linearly dependent"),
         (Body((0.0, 0.0, 1.0)), r"Body.constraints must return shape \(m, 3\).*got shape \(3,\).*row"),
-        (Body(((0.0,) * 9,)), r"Body.constraints must return shape \(m, 3\) with m < 3, got shape \(1, 9\)"),
+        (Body(((0.0,) * 9,)), r"Body.constraints must return shape \(m, 3\), got shape \(1, 9\)"),
         (
             da.zoo.Suslov(i33=-1.0),
             "Suslov: the mass matrix must be positive definite.*smallest eigenvalue.*positive",

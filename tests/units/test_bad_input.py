@@ -70,7 +70,8 @@ SAFE = jnp.array([[0.0, 0.0, 1.0]])
         (made(potential=lambda q: q), r"potential must return a number.*got shape \(3,\)"),
         (made(potential=lambda q: jnp.log(-1 - q[0] ** 2)), "the potential is NaN or infinite at the start"),
         (made(constraints=lambda q: q), r"shape \(m, 3\).*got shape \(3,\).*row"),
-        (made(constraints=lambda q: jnp.eye(3)), r"shape \(m, 3\) with m < 3"),
+        (made(constraints=lambda q: jnp.eye(3)), "the one-forms leave no motion: 3 of them"),
+        (made(constraints=lambda q: jnp.ones((4, 2))), r"must return shape \(m, 3\), got shape \(4, 2\)"),
         (made(constraints=lambda q: SAFE / q[2]), "constraints is NaN or infinite at the start"),
         (
             made(constraints=lambda q: jnp.array([[1.0, q[1], 0.0], [2.0, 0.0, q[2]]])),

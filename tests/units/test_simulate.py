@@ -121,19 +121,6 @@ def test_newton_failing_is_reported():
     assert len(sol.t) == int(sol.steps) + 1
 
 
-def test_rank_drop_in_a_run_is_not_stepped_over():
-    """One-forms that become dependent exactly where the run passes."""
-    system = da.system(
-        coordinates=("x", "y", "z"),
-        metric=lambda q: jnp.eye(3),
-        constraints=lambda q: jnp.array([[0.0, 1.0, 0.0], [0.0, 1.0, q[0]]]),
-    )
-    sol = da.simulate(system, da.LeapFrog(), [-1.0, 0.0, 0.0], [1.0, 0.0, 0.0], h=0.25, steps=10, throw=False)
-    assert sol.status is da.Status.NOT_FINITE
-    assert sol.q[-1, 0] == -0.25
-    assert "rank drop" in sol.message
-
-
 def counting(counter):
     class Counted(da.System):
         coordinates = ("x1", "x2", "xi")

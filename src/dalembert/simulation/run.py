@@ -19,6 +19,7 @@ from dalembert.model import (
     as_arrays,
     check_system,
     independent_rows,
+    lower,
     nearest_start,
     rank_drops_ahead,
     redundancy_in_words,
@@ -173,6 +174,7 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> Any:
     check_method(method)
     if traced:
         _check_shapes(system, q0, v0)
+        _check_number(system)
         method.check(system)
         return system
     fitting = _outside(system, lambda: check_fit(system, method, q0, v0, t0))
@@ -337,6 +339,18 @@ def check_numbers(h: Any, steps: Any, save_every: Any, t0: Any) -> None:
             raise ValueError(f"{name} must be one finite number, got {value!r}")
     if not is_traced(h) and h <= 0:
         raise ValueError(f"h must be positive, got {h!r}; to run backwards reverse the velocity")
+
+
+def _check_number(system: System) -> None:
+    """Refuses, inside other JAX code, as many one-forms as there are velocities: some must follow from the others."""
+    m = lower(as_arrays(system)).at(jnp.zeros(()))
+    number = jax.eval_shape(m.rows, jax.ShapeDtypeStruct((m.dimension,), float)).shape[0]
+    if not m.framed and number >= m.velocity_dimension:
+        raise ValueError(
+            f"{m.label} has {number} one-forms for {m.velocity_dimension} velocities, so some must follow from the "
+            "others. Which do is not known inside jax.jit, jax.grad and jax.vmap: make the system outside with "
+            "da.independent_rows(system, q0)"
+        )
 
 
 def _check_shapes(system: System, q0: Any, v0: Any) -> None:

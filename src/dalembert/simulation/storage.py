@@ -5,6 +5,7 @@ import io
 import json
 import re
 import warnings
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -421,15 +422,20 @@ def load(path: Any, system: System | None = None, check: bool = True) -> Traject
             stacklevel=3,
         )
     if system is not None:
-        if "kept" in metadata:
-            kept = json.loads(metadata["kept"])
-            system = with_kept(system, Kept(tuple(kept["forms"]), tuple(kept["positions"])))
-        system = _varied(trajectory, system)
+        system = _varied(trajectory, as_kept(metadata, system))
         different = _difference(trajectory, system, check)
         if different:
             raise ValueError(f"{path} is not a run of the system given: {different}")
         trajectory = dataclasses.replace(trajectory, system=system)
     return trajectory
+
+
+def as_kept(metadata: Mapping[Any, Any], system: System) -> System:
+    """The system with the constraints that a file says were kept because others follow from them."""
+    if "kept" not in metadata:
+        return system
+    kept = json.loads(metadata["kept"])
+    return with_kept(system, Kept(tuple(kept["forms"]), tuple(kept["positions"])))
 
 
 def _varied(sol: Trajectory, system: System) -> System:
