@@ -414,9 +414,7 @@ class TestDescriptions:
             def holonomic(self, q):
                 return jnp.stack([q[0], q[1], q[2], q[0] + jnp.sin(q[3])])
 
-        with pytest.raises(
-            ValueError, match="position constraints and the one-forms leave no motion: 4 of them"
-        ):
+        with pytest.raises(ValueError, match="position constraints leave no motion: 4 of them"):
             da.simulate(Stuck(), da.FrameGradient(), np.zeros(4), np.zeros(4), h=0.1, steps=1)
 
     def test_a_blade_that_is_held_in_place_turns(self):
