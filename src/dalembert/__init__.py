@@ -51,7 +51,15 @@ from dalembert.model import (
 )
 from dalembert.reduction import classify, reduce
 from dalembert.results import explore, load, open_sweep, sweep
-from dalembert.simulation import MotionWarning, SimulationError, Status, Trajectory, ensemble, simulate
+from dalembert.simulation import (
+    ConstraintWarning,
+    MotionWarning,
+    SimulationError,
+    Status,
+    Trajectory,
+    ensemble,
+    simulate,
+)
 
 if TYPE_CHECKING:
     from dalembert.sweeps.errors import SweepError
@@ -90,6 +98,7 @@ __all__ = [
     "Chart",
     "ChetaevGradient",
     "Composition",
+    "ConstraintWarning",
     "CoupledSystem",
     "DiscreteGradient",
     "FrameGradient",

@@ -424,7 +424,7 @@ class TestDescriptions:
             def holonomic(self, q):
                 return jnp.stack([q[0], q[1], q[2]])
 
-        with pytest.warns(da.MotionWarning, match=r"constraints\[0\] follows from holonomic\[1\]"):
+        with pytest.warns(da.ConstraintWarning, match=r"constraints\[0\] follows from holonomic\[1\]"):
             sol = da.simulate(Held(), da.FrameGradient(), np.zeros(4), [0, 0, 0, 1.0], h=0.1, steps=20)
         np.testing.assert_allclose(sol.q[-1], [0, 0, 0, 2.0], rtol=0, atol=1e-14)
 
@@ -433,7 +433,7 @@ class TestDescriptions:
             def constraints(self, q):
                 return jnp.concatenate([Blade.constraints(self, q), jax.jacobian(self.holonomic)(q)])
 
-        with pytest.warns(da.MotionWarning, match=r"constraints\[1\] follows from holonomic\[0\]"):
+        with pytest.warns(da.ConstraintWarning, match=r"constraints\[1\] follows from holonomic\[0\]"):
             sol = da.simulate(Twice(), da.FrameGradient(), *Blade().start(), h=0.1, steps=20)
         np.testing.assert_allclose(
             sol.q, da.simulate(Blade(), da.FrameGradient(), *Blade().start(), h=0.1, steps=20).q, atol=1e-13

@@ -94,7 +94,7 @@ class Platform(da.System):
 
 def quietly(*arguments, **options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", da.MotionWarning)
+        warnings.simplefilter("ignore", da.ConstraintWarning)
         return da.simulate(*arguments, **options)
 
 
@@ -166,7 +166,9 @@ class TestFourWheels:
         np.testing.assert_allclose(found.multipliers, lam, rtol=0, atol=1e-11)
 
     def test_there_is_one_remark(self):
-        with pytest.warns(da.MotionWarning, match=r"constraints\[\d\] follows from .*least norm") as caught:
+        with pytest.warns(
+            da.ConstraintWarning, match=r"constraints\[\d\] follows from .*least norm"
+        ) as caught:
             da.simulate(Car(), da.FrameGradient(), *Car().start(), h=0.01, steps=2)
         assert len(caught) == 1
         assert str(caught[0].message).count("follows from") == 2  # eight rows of rank six
@@ -193,14 +195,14 @@ class TestFourWheels:
 
     def test_an_audit(self):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", da.MotionWarning)
+            warnings.simplefilter("ignore", da.ConstraintWarning)
             report = da.audit(PushedCar(), da.FrameGradient(), h=0.05, steps=10_000)
         assert "nothing is broken" in str(report)
 
     def test_ensembles(self):
         q0, v0 = Car().start()
         places = np.asarray(q0) + np.linspace(0, 2, 5)[:, None] * np.eye(7)[0]
-        with pytest.warns(da.MotionWarning, match="follows from") as caught:
+        with pytest.warns(da.ConstraintWarning, match="follows from") as caught:
             sol = da.ensemble(Car(), da.FrameGradient(), places, v0, h=0.02, steps=50)
         assert len(caught) == 1
         assert np.all(sol.code == 0)

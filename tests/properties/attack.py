@@ -37,7 +37,7 @@ FLOOR = 1e-9
 ROUNDING = 1e-11
 KINDS = tuple(dict.fromkeys(family.kind for family in FAMILIES))
 ORDINARY = {kind: ("ensemble", "gradient")[k % 2] for k, kind in enumerate(KINDS)}
-LONG = ("reference", "edla")
+LONG = ("reference", "edla", "chetaev")
 """Methods whose gradients and ensembles take ten seconds and more to compile; they have tests of their own."""
 
 
@@ -172,6 +172,10 @@ def _identities(members: Members, i: int, text: str, runs: list[da.Trajectory]) 
         off = np.max(plain.violation(functions, t, q, v), initial=0.0)
         if not off < ROUNDING:
             return f"the constraint is violated by {off:.2e}"
+        if functions.positions is not None:
+            away = np.max(np.abs(functions.positions(t, q)))
+            if not away < ROUNDING:
+                return f"the position constraints are violated by {away:.2e}"
         if claims.energy:
             energy = (
                 sol.step_data["E_plus"] if "E_plus" in sol.step_data else plain.energy(functions, t, q, own)

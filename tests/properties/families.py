@@ -30,7 +30,16 @@ FRAMES = ("frame", "frame:gonzalez", "frame:itoh-abe", "frame@4")
 BODIES = (
     "lie-gni", "lie-gni:cayley", "dla-variational:exp", "dla-variational:cayley", "dla-variational:cayley@4"
 )  # fmt: skip
-EVERY = (*MASS_ONLY, *MASS_ONLY_COMPOSED, *ANY_METRIC, "dla-variational@4", *FRAMES, *BODIES, "reference")
+EVERY = (
+    *MASS_ONLY,
+    *MASS_ONLY_COMPOSED,
+    *ANY_METRIC,
+    "dla-variational@4",
+    *FRAMES,
+    *BODIES,
+    "chetaev",
+    "reference",
+)
 
 
 def wave(xp: Any, w: dict[str, Any], t: Any, q: Any, rank: int = 0) -> Any:
@@ -72,6 +81,12 @@ class Family:
     via: str = "class"
     chart: bool = False
     """Of a body: whether it is run in coordinates near its start."""
+    extra: int = 0
+    """How many more one-forms there are, each a combination of the others."""
+    surfaces: int = 0
+    """How many position constraints there are, through the start."""
+    nonlinear: bool = False
+    """Whether there is a constraint that is not linear in v, on whose level the start is."""
 
     # What is drawn.
 
@@ -104,6 +119,15 @@ class Family:
             p["gauge"] = self._wave(random, 0.3, (m if self.forms == "forms" else across,))
         if self.affine:
             p["carried"] = self._wave(random, 0.5, (m if self.affine == "offsets" else n,))
+        if self.extra:
+            p["more"] = random.uniform(-1, 1, (self.extra, m))
+        if self.surfaces:
+            # Independent of the one-forms, which have the identity where these normals have zeros.
+            p["normal"] = (p["turn"] if m else np.linalg.qr(random.normal(size=(n, n)))[0])[
+                m : m + self.surfaces
+            ]
+            p["bend"] = self._wave(random, 0.25, (self.surfaces,))
+            p["level"] = np.zeros(self.surfaces)
         if self.forced:
             p["drag"] = random.uniform(0, 0.6, n)
             skew = random.uniform(-1, 1, (n, n))
@@ -121,6 +145,16 @@ class Family:
         if self.angles:
             q[-self.angles :] += 2 * np.pi * random.integers(-20, 21, self.angles)
             v[-self.angles :] += 6 * random.choice([-1, 1], self.angles)
+        if self.surfaces:
+            p["level"] = self.of_holonomic(np, p, 0.0, q)
+        if self.nonlinear:
+            p["squares"] = random.uniform(0.5, 2, n)
+            p["slant"] = self._wave(random, 0.4, (n,))
+            p["aim"] = np.zeros(1)
+            if m:
+                a = self.of_constraints(np, p, 0.0, q)
+                v = v - np.linalg.pinv(a) @ a @ v
+            p["aim"] = self.of_nonlinear(np, p, 0.0, q, v)
         return p, q, v
 
     # What the system is.
@@ -163,7 +197,26 @@ class Family:
         x = self._lift(xp, p, t, q)
         one = xp.broadcast_to(xp.eye(self.m), (*x.shape[:-2], self.m, self.m))
         rows = xp.concatenate([one, x], axis=-1) @ p["turn"]
-        return rows if self.forms == "both" else rows * xp.exp(wave(xp, p["gauge"], t, q, 1))[..., None]
+        rows = rows if self.forms == "both" else rows * xp.exp(wave(xp, p["gauge"], t, q, 1))[..., None]
+        return xp.concatenate([rows, p["more"] @ rows], axis=-2) if self.extra else rows
+
+    def of_nonlinear(self, xp, p, t, q, v):
+        value = xp.sum((0.5 * p["squares"] * v + wave(xp, p["slant"], t, q, 1)) * v, axis=-1)
+        return value[..., None] - p["aim"]
+
+    def of_no_rows(self, xp, p, t, q):
+        return np.zeros((*q.shape[:-1], 0, self.n))
+
+    def of_holonomic(self, xp, p, t, q):
+        return _times(p["normal"], q) + wave(xp, p["bend"], t, q, 1) - p["level"]
+
+    def of_all_rows(self, xp, p, t, q):
+        """The one-forms and the derivatives of the position constraints."""
+        w = p["bend"]
+        cosines = xp.cos(xp.sum(w["k"] * q[..., None, :], axis=-1) + w["phi"])
+        bends = xp.sum(w["c"][..., :, :, None] * (cosines[..., None] * w["k"])[..., :, None, :], axis=-3)
+        slopes = p["normal"] + bends
+        return xp.concatenate([self.of_constraints(xp, p, t, q), slopes], axis=-2) if self.m else slopes
 
     def of_frame(self, xp, p, t, q):
         x, across = self._lift(xp, p, t, q), self.n - self.m
@@ -176,7 +229,8 @@ class Family:
 
     def of_offsets(self, xp, p, t, q):
         if self.affine == "offsets":
-            return wave(xp, p["carried"], t, q, 1)
+            values = wave(xp, p["carried"], t, q, 1)
+            return xp.concatenate([values, _times(p["more"], values)], axis=-1) if self.extra else values
         return _times(self.of_constraints(xp, p, t, q), self.of_drift(xp, p, t, q))
 
     def of_forces(self, xp, p, t, q, v):
@@ -205,6 +259,8 @@ class Family:
         names += {"": [], "offsets": ["offsets"], "drift": ["drift"], "both": ["offsets", "drift"]}[
             self.affine
         ]
+        names += ["holonomic"] if self.surfaces else []
+        names += ["nonlinear"] if self.nonlinear else []
         return (*names, *(["forces"] if self.forced else []))
 
     def _given(self, name: str) -> Callable:
@@ -243,8 +299,8 @@ class Family:
 
     @property
     def without(self) -> tuple[str, ...]:
-        """What cannot be made of it: a chart has one base, a reduced system is made of numbers."""
-        return ("ensemble",) if self.chart else ()
+        """What cannot be made of it: a chart has one base, and inside JAX it is not known which rows follow."""
+        return ("ensemble",) if self.chart else ("gradient",) if self.extra else ()
 
     @property
     def label(self) -> str:
@@ -284,7 +340,13 @@ class Family:
 
         names = ("constraints", "frame", "offsets", "drift", "forces")
         found = {name: bound(name) if name in self.gives else None for name in names}
+        if self.surfaces:
+            found["constraints"] = bound("all_rows")
+        if self.nonlinear and not self.m:
+            found["constraints"] = bound("no_rows")
+        found["nonlinear"] = bound("nonlinear") if self.nonlinear else None
         return SimpleNamespace(
+            rank=self.m + self.surfaces, positions=bound("holonomic") if self.surfaces else None,
             group=None, velocities=self.coordinates, metric=bound("metric"), potential=bound("potential"),
             linear=bound("linear") if self.general else None, quartic=p.get("quartic"), **found,
         )  # fmt: skip
@@ -299,9 +361,12 @@ class Family:
         """The methods that take the family; all others must refuse."""
         if self.general:
             return ("reference",)
-        if self.forced:
-            return (*FRAMES, "reference")
-        any_metric = (*ANY_METRIC, "dla-variational@4", *FRAMES, "reference")
+        any_speed = () if self.timed or self.surfaces else ("chetaev",)
+        if self.nonlinear:
+            return ("chetaev", "reference")
+        if self.forced or self.surfaces:
+            return (*FRAMES, *any_speed, "reference")
+        any_metric = (*ANY_METRIC, "dla-variational@4", *FRAMES, *any_speed, "reference")
         if self.metric == "constant" and not (self.timed or self.affine):
             return (*MASS_ONLY, *MASS_ONLY_COMPOSED, *any_metric)
         return any_metric
@@ -358,6 +423,8 @@ class Body(Family):
             p["push"] = self._waved(random, numbers, 0.7, (n,))
         if self.affine:
             p["carried"] = self._waved(random, numbers, 0.5, (m,))
+        if self.extra:
+            p["more"] = random.uniform(-1, 1, (self.extra, m))
         turn = Rotation.random(random_state=int(random.integers(2**31)))
         place = random.uniform(-1, 1, 3)
         rotation = turn.as_matrix().reshape(9)
@@ -389,7 +456,8 @@ class Body(Family):
     def of_constraints(self, xp, p, t, q):
         x = p["lift"] + wave(xp, p["lifts"], t, q, 2)
         one = xp.broadcast_to(xp.eye(self.m), (*x.shape[:-2], self.m, self.m))
-        return xp.concatenate([one, x], axis=-1) @ p["turn"]
+        rows = xp.concatenate([one, x], axis=-1) @ p["turn"]
+        return xp.concatenate([rows, p["more"] @ rows], axis=-2) if self.extra else rows
 
     def of_forces(self, xp, p, t, q, v):
         return wave(xp, p["push"], t, q, 1) - p["drag"] * v
@@ -420,9 +488,9 @@ class Body(Family):
             return partial(getattr(self, f"of_{name}"), np, p) if name in self.gives else None
 
         return SimpleNamespace(
-            group=self.group, velocities=range(self.n), inertia=self.of_inertia(np, p), potential=bound("potential"),
-            constraints=bound("constraints"), frame=None, offsets=bound("offsets"), drift=None,
-            forces=bound("forces"),
+            rank=self.m, positions=None, nonlinear=None, group=self.group, velocities=range(self.n),
+            inertia=self.of_inertia(np, p), potential=bound("potential"), constraints=bound("constraints"), frame=None,
+            offsets=bound("offsets"), drift=None, forces=bound("forces"),
         )  # fmt: skip
 
     def case(self, p, q, v):
@@ -453,10 +521,10 @@ class Body(Family):
     @property
     def takes(self):
         if self.chart:
-            return (*ANY_METRIC, "dla-variational@4", *FRAMES, "reference")
+            return (*ANY_METRIC, "dla-variational@4", *FRAMES, "chetaev", "reference")
         if self.forced:
-            return ("reference",)
-        return () if self.affine else (*BODIES, "reference")
+            return (*FRAMES, "reference")
+        return () if self.affine else (*BODIES, *FRAMES, "reference")
 
 
 @dataclass(frozen=True)
@@ -498,25 +566,31 @@ coordinates, body = partial(_family, Family), partial(_family, Body)
 
 # The methods are those of the ordinary run, chosen so that every method meets every kind that it takes.
 FAMILIES = (
-    coordinates("constant metric", "one-form", 3, 1, "leapfrog dla01 frame reference"),
+    coordinates("constant metric", "one-form", 3, 1, "leapfrog dla01 frame chetaev reference"),
     coordinates("constant metric", "lagrangian", 4, 2, "dla dd:average gni", given="lagrangian", via="functions"),
     coordinates("constant metric", "three forms", 5, 3, "leapfrog:momentum dla:0.3 dla-variational"),
     coordinates("constant metric", "frame", 3, 1, "leapfrog dd frame:gonzalez", forms="frame"),
     coordinates("constant metric", "no constraint", 3, 0, "gni:exact dd:itoh-abe dla-variational"),
+    coordinates("constant metric", "redundant rows", 4, 2, "leapfrog gni frame", extra=2),
     coordinates("constant metric", "plane", 2, 1, "dla01@4 frame:itoh-abe frame@4 edla"),
     coordinates("angles", "angle", 3, 1, "leapfrog dla01 dla dd", angles=1),
     coordinates("angles", "angles", 3, 1, "gni dla-variational frame", angles=2, metric="full", via="functions"),
     coordinates("scales", "scaled", 3, 1, "leapfrog dla01 dla dd", scaled=True),
     coordinates("scales", "scaled metric", 3, 1, "gni dla-variational frame", scaled=True, metric="full"),
-    coordinates("metric of q", "metric", 3, 1, "frame gni dla-variational reference", metric="full"),
+    coordinates("nonlinear", "nonlinear", 3, 0, "chetaev reference", nonlinear=True, metric="full"),
+    coordinates("nonlinear", "nonlinear and one-form", 4, 1, "chetaev", nonlinear=True, forced=True, via="functions"),
+    coordinates("metric of q", "metric", 3, 1, "frame gni dla-variational chetaev reference", metric="full"),
     coordinates("metric of q", "metric and frame", 4, 2, "frame@4 gni:trapezoidal dla-variational:trapezoidal",
                 metric="full", forms="frame", via="functions"),
     coordinates("metric of q", "metric and both", 2, 1, "frame:gonzalez dla-variational@4 edla", metric="full",
                 forms="both"),
-    coordinates("forces", "forced", 3, 1, "frame frame:gonzalez reference", forced=True),
+    coordinates("positions", "surface", 4, 1, "frame reference", surfaces=1),
+    coordinates("positions", "surfaces with forces", 4, 1, "frame:gonzalez frame@4", surfaces=2, forced=True,
+                metric="full", via="functions"),
+    coordinates("forces", "forced", 3, 1, "frame frame:gonzalez chetaev reference", forced=True),
     coordinates("forces", "forced metric", 4, 2, "frame frame:itoh-abe frame@4", forced=True, metric="full",
                 forms="frame", via="functions"),
-    coordinates("affine", "offsets", 4, 2, "frame gni dla-variational reference", affine="offsets"),
+    coordinates("affine", "offsets", 4, 2, "frame gni dla-variational chetaev reference", affine="offsets"),
     coordinates("affine", "drift", 3, 1, "frame:gonzalez gni:exact dla-variational:left", affine="drift",
                 forms="frame", metric="full", via="functions"),
     coordinates("affine", "offsets and drift", 3, 1, "frame@4 gni:restart=20 edla", affine="both", forms="both"),
@@ -526,7 +600,7 @@ FAMILIES = (
     coordinates("time", "time alone", 2, 0, "dla-variational@4 gni:exact edla", timed=True, metric="full",
                 via="functions"),
     coordinates("general Lagrangian", "general", 3, 1, "reference", general=True, given="lagrangian", metric="full"),
-    body("groups", "rotation", 3, 1, "lie-gni dla-variational:cayley reference", group="SO3"),
+    body("groups", "rotation", 3, 1, "lie-gni dla-variational:cayley frame reference", group="SO3"),
     body("groups", "quaternion", 3, 1, "lie-gni:cayley dla-variational:exp lie-gni", group="S3"),
     body("groups", "plane motion", 3, 1, "lie-gni lie-gni:cayley dla-variational:cayley@4", group="SE2"),
     body("groups", "space motion", 6, 2, "lie-gni:cayley dla-variational:cayley", group="SE3", free=True),
@@ -543,7 +617,12 @@ LONG_ONES = (
     coordinates("metric of q", "metric alone", 3, 0, "frame gni dla-variational:gauss=2", metric="full"),
     coordinates("time", "time with offsets", 3, 1, "frame gni dla-variational", timed=True, affine="offsets",
                 via="functions"),
-    body("groups", "forced rotation", 3, 1, "reference", group="SO3", forced=True),
+    coordinates("affine", "redundant offsets", 4, 2, "frame gni dla-variational", affine="offsets", metric="full",
+                extra=1),
+    coordinates("positions", "surface alone", 3, 0, "frame frame:itoh-abe", surfaces=1, given="lagrangian",
+                metric="full"),
+    body("groups", "redundant rotation", 3, 1, "lie-gni frame", group="SO3", extra=1),
+    body("groups", "forced rotation", 3, 1, "frame reference", group="SO3", forced=True),
     body("charts", "chart of rotations", 3, 1, "gni dla-variational frame", group="SO3", chart=True),
 )  # fmt: skip
 """What the ordinary run leaves to the long one, for the time that it takes to compile."""

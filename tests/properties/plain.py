@@ -28,7 +28,8 @@ def _solve(matrix, vector):
 
 
 def _least(matrix, vector):
-    return _times(np.linalg.pinv(matrix), vector)
+    # Rows that follow from others leave singular values of rounding; those of the families are above 1e-2.
+    return _times(np.linalg.pinv(matrix, rcond=1e-9), vector)
 
 
 def allowed(f: SimpleNamespace, t: float, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -36,7 +37,7 @@ def allowed(f: SimpleNamespace, t: float, q: np.ndarray) -> tuple[np.ndarray, np
     n = len(f.velocities)
     if f.constraints is not None:
         a = f.constraints(t, q)
-        basis = np.swapaxes(np.linalg.svd(a)[2][..., a.shape[-2] :, :], -1, -2)
+        basis = np.swapaxes(np.linalg.svd(a)[2][..., f.rank :, :], -1, -2)
         b = np.zeros(a.shape[:-1])
         if f.offsets is not None:
             b = f.offsets(t, q)
@@ -57,7 +58,11 @@ def _acceleration_in(f, t, q, v, mass, force, rate):
             turning = turning - rate(f.offsets)
         elif f.drift is not None:
             turning = turning - rate(lambda t, q: _times(f.constraints(t, q), f.drift(t, q)))
-        basis = np.swapaxes(np.linalg.svd(a)[2][..., a.shape[-2] :, :], -1, -2)
+        rank = f.rank
+        if f.nonlinear is not None:
+            a, turning = _with_nonlinear(f, t, q, v, a, turning)
+            rank += 1
+        basis = np.swapaxes(np.linalg.svd(a)[2][..., rank:, :], -1, -2)
         held = _least(a, -turning)
     else:
         drift, basis = allowed(f, t, q)
@@ -73,6 +78,14 @@ def _acceleration_in(f, t, q, v, mass, force, rate):
     if f.constraints is not None:
         lam = _least(np.swapaxes(a, -1, -2), _times(mass, change) - force)
     return change, lam
+
+
+def _with_nonlinear(f, t, q, v, a, turning):
+    """The rows with df/dv after them, and the changes of the constraints at constant v, for d/dt f(q, v) = 0."""
+    around = v + 1j * TINY * np.eye(v.shape[-1])[:, None, :]
+    slopes = np.moveaxis(_rate(f.nonlinear(t, q, around)), 0, -1)
+    change = _rate(f.nonlinear(t, q + 1j * TINY * v, v))
+    return np.concatenate([a, slopes], axis=-2), np.concatenate([turning, change], axis=-1)
 
 
 def acceleration(f: SimpleNamespace, t: float, q: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, Any]:
@@ -120,7 +133,12 @@ def violation(f: SimpleNamespace, t: float, q: np.ndarray, v: np.ndarray) -> np.
     a = f.constraints(t, q)
     off = np.abs(_times(a, v - drift))
     terms = np.max(_times(np.abs(a), np.abs(v) + np.abs(drift)), axis=0)
-    return np.max(off / (1e-300 + terms), axis=-1, initial=0.0)
+    off = np.max(off / (1e-300 + terms), axis=-1, initial=0.0)
+    if f.nonlinear is None:
+        return off
+    return np.maximum(
+        off, np.max(np.abs(f.nonlinear(t, q, v)), axis=-1) / (1e-300 + np.max(np.sum(v * v, axis=-1)))
+    )
 
 
 # Groups: the velocity of an element's numbers, and matrices that make the algebra, from which its bracket comes.

@@ -7,7 +7,7 @@ from properties.families import of_kinds
 
 @pytest.mark.parametrize(
     "family",
-    of_kinds("metric of q", "forces", "affine"),
+    of_kinds("metric of q", "positions", "nonlinear", "forces", "affine"),
     ids=lambda x: x.name.replace(" ", "-"),
 )
 def test_what_is_wrong_is_said(family):

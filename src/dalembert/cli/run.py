@@ -11,6 +11,7 @@ from rich.table import Table
 from dalembert.methods import Method
 from dalembert.model import System, Trait, lower
 from dalembert.simulation import SimulationError, Status, Trajectory, simulate
+from dalembert.simulation.run import redundancy_remark
 from dalembert.simulation.storage import check_target as check_trajectory_target
 
 FIGURES = (".png", ".svg", ".pdf")
@@ -134,6 +135,8 @@ def run_and_report(
     except SimulationError as error:
         failure, sol = error, error.trajectory
     report(console, sol)
+    if sol.system is not None and sol.system.kept is not None:
+        console.print(redundancy_remark(sol.system, sol.q[0], sol.t[0]), highlight=False)
     for remark in sol.method.remarks(sol) if sol.method is not None else []:
         console.print(f"Beware: {remark}", style="yellow", highlight=False)
     if out is not None:

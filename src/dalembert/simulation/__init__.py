@@ -3,6 +3,21 @@
 from dalembert.simulation.ensembles import ensemble
 from dalembert.simulation.run import simulate
 from dalembert.simulation.storage import load
-from dalembert.simulation.trajectory import MotionWarning, SimulationError, Status, Trajectory
+from dalembert.simulation.trajectory import (
+    ConstraintWarning,
+    MotionWarning,
+    SimulationError,
+    Status,
+    Trajectory,
+)
 
-__all__ = ["MotionWarning", "SimulationError", "Status", "Trajectory", "ensemble", "load", "simulate"]
+__all__ = [
+    "ConstraintWarning",
+    "MotionWarning",
+    "SimulationError",
+    "Status",
+    "Trajectory",
+    "ensemble",
+    "load",
+    "simulate",
+]

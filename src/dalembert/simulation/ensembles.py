@@ -31,10 +31,10 @@ from dalembert.simulation.run import (
     check_method,
     check_numbers,
     counted_steps,
-    redundancy_remarks,
+    redundancy_remark,
     saved_steps,
 )
-from dalembert.simulation.trajectory import MotionWarning, Trajectory
+from dalembert.simulation.trajectory import ConstraintWarning, Trajectory
 
 
 def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray, np.ndarray, int]:
@@ -291,10 +291,9 @@ def ensemble(
         warnings.warn(
             f"interrupted: {missing} of {size} members were not run; their rows are NaN", stacklevel=2
         )
-    if kept is not None:
+    if kept is not None and given.kept is None:
         one = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])[0]
-        for remark in redundancy_remarks(one, q0[0], t0):
-            warnings.warn(remark, MotionWarning, stacklevel=2)
+        warnings.warn(redundancy_remark(one, q0[0], t0), ConstraintWarning, stacklevel=2)
     return solution
 
 

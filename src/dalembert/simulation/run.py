@@ -39,7 +39,7 @@ from dalembert.simulation.differentiable import differentiable_run
 from dalembert.simulation.engines import check_fit, contents, engine, has_kernel
 from dalembert.simulation.loop import CAPACITY, scan, start_fault
 from dalembert.simulation.progress import progress_bar
-from dalembert.simulation.trajectory import MotionWarning, SimulationError, Trajectory
+from dalembert.simulation.trajectory import ConstraintWarning, MotionWarning, SimulationError, Trajectory
 
 CHUNK_SECONDS = 0.1
 """The intended time of one chunk: short enough for Ctrl-C and the progress bar, long enough to cost nothing."""
@@ -90,6 +90,7 @@ def simulate(
             q0, v0 = _projected(system, method, q0, v0, t0) if project else (q0, v0)
             system = _check_once(system, method, q0, v0, t0)
             return _traced(as_arrays(system), as_arrays(method), q0, v0, h, t0, steps, save_every, on_failure)
+    chosen = isinstance(system, System) and system.kept is not None
     system, method, solution = _outside(
         system, lambda: _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, project)
     )
@@ -97,7 +98,9 @@ def simulate(
         warnings.warn(solution.message, stacklevel=2)
     elif throw and solution.status is not Status.OK:
         raise SimulationError(solution.message, solution)
-    for remark in (*redundancy_remarks(system, q0, t0), *method.remarks(solution)):
+    if system.kept is not None and not chosen:
+        warnings.warn(redundancy_remark(system, q0, t0), ConstraintWarning, stacklevel=2)
+    for remark in method.remarks(solution):
         warnings.warn(remark, MotionWarning, stacklevel=2)
     return solution
 
@@ -184,10 +187,9 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> Any:
     return with_kept(system, fitting.kept)
 
 
-def redundancy_remarks(system: System, q0: Any, t0: Any) -> list[str]:
+def redundancy_remark(system: System, q0: Any, t0: Any) -> str:
     """What to say about constraints that follow from others."""
-    said = redundancy_in_words(system, q0, t0)
-    return [f"{system.label}: {said}. The multipliers are those of least norm"] if said else []
+    return f"{system.label}: {redundancy_in_words(system, q0, t0)}. The multipliers are those of least norm"
 
 
 def _traced(system, method, q0, v0, h, t0, steps, save_every, on_failure) -> Trajectory:

@@ -395,5 +395,9 @@ class SimulationError(RuntimeError):
         self.residual = float(trajectory.residual)
 
 
+class ConstraintWarning(UserWarning):
+    """Some constraints follow from others. The motion is right, but the multipliers are not determined."""
+
+
 class MotionWarning(UserWarning):
     """The run reached its end, but its method says that the motion is not to be trusted."""

@@ -23,6 +23,7 @@ from dalembert.diagnostics.series import judged
 from dalembert.kernels import over_rows
 from dalembert.methods import method_from_text
 from dalembert.simulation import Status, Trajectory, simulate
+from dalembert.simulation.run import redundancy_remark
 from dalembert.view.explorer.request import ROWS, Request, built, checked, numbers
 from dalembert.view.films import Film, film
 from dalembert.view.names import Quantity, integrals, method_name
@@ -98,6 +99,8 @@ def verdicts(run: Trajectory, measured: list[Quantity]) -> list[Said]:
     said = [] if run.status is Status.OK else [Said(label, run.message, bad=True)]
     said += [_judged(run, name, values) for name, values, kept in measured if kept]
     if run.method is not None:
+        if run.system is not None and run.system.kept is not None:
+            said.append(Said(label, redundancy_remark(run.system, run.q[0], run.t[0])))
         said += [Said(label, text, bad=True) for text in run.method.remarks(run)]
     return said
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.methods import METHODS, Composition, method_from_text, usual_method
-from dalembert.model import System, check_start, lower, nearest_start, observed, sample
+from dalembert.model import System, check_start, independent_rows, lower, nearest_start, observed, sample
 
 SLOTS = 4
 """The number of methods that the page runs side by side."""
@@ -255,8 +255,8 @@ def start_of(system: Any, name: str | None) -> tuple[Any, Any]:
     allow."""
     if system.starts() or name is not None:
         return system.start(name)
-    m = lower(system).at(0.0)
-    q0 = np.asarray(m.space.identity())
+    q0 = np.asarray(lower(system).space.identity())
+    m = lower(independent_rows(system, q0)).at(0.0)
     return nearest_start(m, jnp.asarray(q0), jnp.ones(system.velocity_dimension))
 
 
