@@ -302,3 +302,42 @@ def test_inertia_and_metric_are_one_description():
         da.simulate(Both(), da.FrameGradient(), np.zeros(10), np.zeros(4), h=0.1, steps=1)
     with pytest.raises(ValueError, match=r"Neither gives neither inertia\(\) nor metric\(g\)"):
         da.simulate(Neither(), da.FrameGradient(), np.eye(3).ravel(), np.zeros(3), h=0.1, steps=1)
+
+
+class SteadyBall(da.GroupSystem):
+    """A homogeneous ball that stays on the floor, a position constraint, and rolls on it: every motion is steady."""
+
+    group = da.groups.Product(da.groups.SO3(), da.groups.Rn(3))
+
+    def inertia(self):
+        return jnp.diag(jnp.array([0.1, 0.1, 0.1, 1.0, 1.0, 1.0]))
+
+    def potential(self, q):
+        return 9.81 * q[11]
+
+    def contact(self, q):
+        """The place of the particle at the contact, by way of the body: it has the rounding of that."""
+        turn = q[:9].reshape(3, 3)
+        return q[9:] + turn @ (0.5 * (turn.T @ jnp.array([0.0, 0.0, -1.0])))
+
+    def holonomic(self, q):
+        return self.contact(q)[2:]
+
+    def constraints(self, q):
+        # The particle has the velocity x' + R (w x r), with r its place in the body.
+        turn = q[:9].reshape(3, 3)
+        r = turn.T @ (self.contact(q) - q[9:])
+        return jnp.stack([jnp.concatenate([jnp.cross(r, turn.T @ d), d]) for d in jnp.eye(3)[:2]])
+
+
+@pytest.mark.parametrize("spin", [(0.0, 2.0, 0.0), (1.3, 0.4, 0.7), (0.0, 0.0, 3.0), (0.2, -5.0, 1.0)])
+def test_steady_motion_stays_steady(spin):
+    """The guess of each step is its solution up to rounding, from which the solver must not wander off."""
+    turn = np.eye(3)
+    start = np.concatenate([turn.ravel(), [0.0, 0.0, 0.5]])
+    speed = np.cross(spin, [0.0, 0.0, 0.5])
+    v0 = np.concatenate([spin, speed])
+    sol = da.simulate(SteadyBall(), da.FrameGradient(), start, v0, h=0.02, steps=2000)
+    # Straight and with constant velocity; rounding adds up at random over 2000 steps.
+    np.testing.assert_allclose(sol.q[:, 9:], start[9:] + sol.t[:, None] * speed, rtol=0, atol=1e-9)
+    assert np.ptp(sol.energy()) < 1e-11

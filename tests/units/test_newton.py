@@ -58,3 +58,24 @@ def test_derivatives_are_those_of_the_implicit_function(quasi):
     expected = np.linalg.solve(jacobian, [4.0, 0.0])
     np.testing.assert_allclose(jax.jacfwd(root)(1.3), expected, rtol=1e-13)
     np.testing.assert_allclose(jax.jacrev(root)(1.3), expected, rtol=1e-13)
+
+
+def test_a_large_correction_after_a_small_one_is_no_root():
+    """There is none: from the left the function points across the jump, and from the right far to the left."""
+
+    def jumping(x):
+        return jnp.where(x <= 0, x - 1e-13, x + 5.0)
+
+    _, info = newton(jumping, jnp.zeros(1), jnp.array(1.0))
+    assert not bool(info.converged)
+
+
+def test_rounding_in_the_values_does_not_become_a_large_correction():
+    """The first correction is 1e-13 along one axis, and rounding then changes the value along the other axis only."""
+
+    def rounded(x):
+        return jnp.where(x[0] == 0, jnp.array([-1e-13, 0.0]), jnp.array([-1e-13 + 1e-27, 1e-13]))
+
+    x, info = newton(rounded, jnp.zeros(2), jnp.array(1.0), lambda: jnp.eye(2))
+    assert bool(info.converged)
+    assert np.max(np.abs(x)) < 1e-12

@@ -70,7 +70,8 @@ def newton(
             predicted = (error**3 <= 0.25 * eps * before**2) & (_CURVATURE * error * error <= eps)
         else:
             predicted = (error * error <= 0.25 * eps * before) & (count > 2)
-        stalled = (error > 0.25 * before) & ((before < 1e-11) | (error < noise))
+        # Both corrections must be at rounding: one that grows from there is no root.
+        stalled = (error > 0.25 * before) & (((before < 1e-11) & (error < 1e-10)) | (error < noise))
         return (error <= 2 * eps) | ((count > 1) & (predicted | stalled))
 
     def iterate(correct, x, memory, unit, noise, weights):
@@ -102,8 +103,9 @@ def newton(
             value = f(x)
             change = matvec(inverse, value - before)
             length = jnp.sum(step * change)
-            # There is one division, and none by a length whose inverse would not be finite.
-            moved = jnp.abs(length) >= jnp.finfo(x.dtype).tiny
+            # If the value changed by rounding only, `change` may be nearly normal to the step, and the update would blow
+            # up; it is left out then. There is one division, and none by a length whose inverse would not be finite.
+            moved = jnp.abs(length) >= jnp.maximum(0.01 * jnp.sum(step * step), jnp.finfo(x.dtype).tiny)
             share = jnp.where(moved, 1.0, 0.0) / jnp.where(moved, length, 1.0)
             inverse = inverse + (share * (step - change))[:, None] * matvec(inverse.T, step)[None, :]
             step = -matvec(inverse, value)
