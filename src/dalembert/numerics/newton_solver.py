@@ -103,8 +103,8 @@ def newton(
             value = f(x)
             change = matvec(inverse, value - before)
             length = jnp.sum(step * change)
-            # If the value changed by rounding only, `change` may be nearly normal to the step, and the update would blow
-            # up; it is left out then. There is one division, and none by a length whose inverse would not be finite.
+            # If the value changed by rounding only, `change` may be nearly normal to the step, and the update would
+            # blow up; it is left out then. There is one division, and none by a length whose inverse is not finite.
             moved = jnp.abs(length) >= jnp.maximum(0.01 * jnp.sum(step * step), jnp.finfo(x.dtype).tiny)
             share = jnp.where(moved, 1.0, 0.0) / jnp.where(moved, length, 1.0)
             inverse = inverse + (share * (step - change))[:, None] * matvec(inverse.T, step)[None, :]
