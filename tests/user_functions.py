@@ -530,6 +530,17 @@ def lax_switch(q):
 
 
 @user(-1.0, 1.0)
+def lax_switch_of_several(q):
+    """Under vmap, a switch chooses each member's value among three by a whole number."""
+
+    def one(x):
+        i = jnp.clip(jnp.floor(2 * x).astype(jnp.int32) + 1, 0, 2)
+        return lax.switch(i, [jnp.sin, lambda x: x**3 - q[0], jnp.exp], x)
+
+    return jnp.sum(jax.vmap(one)(q) * q)
+
+
+@user(-1.0, 1.0)
 def fori_loop_static(q):
     return lax.fori_loop(0, 4, lambda i, s: s * q[i] + jnp.cos(s) / (i + 1), q[0])
 

@@ -129,9 +129,9 @@ class Group(eqx.Module):
         return self.local(self.multiply(self.inverse(g), k))
 
     def gradient(self, function: Callable[[Array], Array], g: Array) -> Array:
-        """The derivative of a function of g, a covector on body velocities."""
+        """The derivative of a function of g: a covector on body velocities, or one row per value of the function."""
         zero = jnp.zeros(self.dimension, g.dtype)
-        return jax.grad(lambda x: function(self.displaced(g, x)))(zero)
+        return jax.jacrev(lambda x: function(self.displaced(g, x)))(zero)
 
 
 def coadjoint(group: Group, g: Array, p: Array) -> Array:

@@ -301,9 +301,6 @@ class Coordinates(Rn):
         return k - g
 
     def gradient(self, function: Callable[[Array], Any], q: Array) -> Array:
-        slope = jax.grad(function)(q)
-        return (
-            jnp.concatenate([slope, jnp.zeros(self.dimension - self.n, q.dtype)])
-            if self.dimension > self.n
-            else slope
-        )
+        slope = jax.jacrev(function)(q)
+        extra = self.dimension - self.n
+        return jnp.pad(slope, [(0, 0)] * (slope.ndim - 1) + [(0, extra)]) if extra else slope

@@ -374,11 +374,14 @@ def _dot_general(it: Interpreter, equation, a: Nodes, b: Nodes) -> Nodes:
 @rule("select_n")
 @single
 def _select_n(it: Interpreter, equation, which: Nodes, *cases) -> Nodes:
-    shape = cases[0].shape
-    arrays = [np.broadcast_to(which, shape), *cases]
-    make = functools.partial(it.graph.primitive, "select_n", equation.primitive)
-    dtype = equation.outvars[0].aval.dtype
-    return objects([make(items, dtype, {}) for items in zip(*[x.flat for x in arrays], strict=True)], shape)
+    shape, g = cases[0].shape, it.graph
+    items = zip(*[x.flat for x in (np.broadcast_to(which, shape), *cases)], strict=True)
+    # A truth value names one of two; a conditional of several members has a whole number instead.
+    chosen = [
+        g.choose(index, options[1], options[0]) if index.dtype == bool else g.pick(index, options)
+        for index, *options in items
+    ]
+    return objects(chosen, shape)
 
 
 @rule("clamp")

@@ -41,6 +41,7 @@ from dalembert.model.naming import from_module, kind_from_module, raised, wrong
 from dalembert.model.redundancy import (
     independent_rows,
     least_norm,
+    left_out,
     rank_drops_ahead,
     redundancy_in_words,
     still_follow,
@@ -77,6 +78,7 @@ __all__ = [
     "is_symmetric",
     "kind_from_module",
     "least_norm",
+    "left_out",
     "lower",
     "moving_energy",
     "multipliers",

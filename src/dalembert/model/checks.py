@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.model.redundancy import DEPENDENT, independent_rows
+from dalembert.model.redundancy import DEPENDENT, dependent, independent_rows, relative_sizes
 from dalembert.model.sampling import (
     ROUNDING,
     TOLERANCE,
@@ -56,7 +56,7 @@ def check_start(
     _check_element(m, sample.defect)
     _check_lagrangian(m, q, sample)
     _check_positions(m, q, sample)
-    if np.all(np.isfinite(sample.annihilator)) and _dependent(sample.annihilator / units(sample.mass)):
+    if np.all(np.isfinite(sample.annihilator)) and dependent(sample.annihilator / units(sample.mass)):
         fewer = independent_rows(system, q, t0, v)
         if fewer is not system:
             return check_start(fewer, q, v, call, t0)
@@ -70,17 +70,6 @@ def check_start(
                 f"normal to D (relative size {normal:.3g}); sections must generate allowed velocities"
             )
     return system, sample
-
-
-def _dependent(rows: np.ndarray) -> bool:
-    """Whether rows, each in units of its own length, are linearly dependent, or nearly so."""
-    return len(_sizes(rows)) < len(rows) or bool(np.any(_sizes(rows)[-1:] <= DEPENDENT * _sizes(rows)[:1]))
-
-
-def _sizes(rows: np.ndarray) -> np.ndarray:
-    """The singular values of rows after each is divided by its length: very different lengths do not matter then."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.linalg.svd(rows / np.where(lengths > 0, lengths, 1), compute_uv=False)
 
 
 def real_numbers(label: str, x: Any, n: int, names: Any) -> np.ndarray:
@@ -167,8 +156,8 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: 
         decides = name == "frame" or not system.framed
         if decides and name == "constraints" and len(vectors) >= vectors.shape[1]:
             _refuse_no_motion(label, "the one-forms", vectors)
-        if decides and _dependent(vectors):
-            sizes = _sizes(vectors)
+        if decides and dependent(vectors):
+            sizes = relative_sizes(vectors)
             what = "one-forms" if name == "constraints" else "spanning vectors"
             advice = "give a frame(q), which may stay regular there, or start elsewhere"
             raise ValueError(
@@ -233,8 +222,8 @@ def _check_nonlinear(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: Sa
                 f"{vertex} Start with another velocity"
             )
     scaled = forms / units(sample.mass)
-    if _dependent(scaled):
-        sizes = _sizes(scaled)
+    if dependent(scaled):
+        sizes = relative_sizes(scaled)
         raise ValueError(
             f"{label}: the derivatives df/dv of the nonlinear constraints and the one-forms are linearly dependent "
             f"(rank deficient) at the start ({_at(q, system)}), v0 = {v.tolist()}: singular values {sizes}.{vertex} "
@@ -274,8 +263,8 @@ def _check_rank_of_positions(system: Mechanics, q: np.ndarray, sample: Sample) -
     others = " and the one-forms" if len(rows) > sample.here["holonomic"].shape[1] else ""
     if len(rows) >= rows.shape[1]:
         _refuse_no_motion(label, f"the derivatives of the position constraints{others}", rows)
-    if _dependent(rows):
-        sizes = _sizes(rows)
+    if dependent(rows):
+        sizes = relative_sizes(rows)
         raise ValueError(
             f"{label}: the derivatives of the position constraints{others} are linearly dependent (rank deficient) at "
             f"the configuration ({_at(q, system)}): singular values {sizes}. Remove those that follow from the others "
@@ -286,7 +275,7 @@ def _check_rank_of_positions(system: Mechanics, q: np.ndarray, sample: Sample) -
 def _refuse_no_motion(label: str, what: str, rows: np.ndarray) -> None:
     """Refuses as many independent rows as there are velocities."""
     n = rows.shape[1]
-    sizes = _sizes(rows)
+    sizes = relative_sizes(rows)
     if len(sizes) == n and sizes[-1] > DEPENDENT * sizes[0]:
         raise ValueError(
             f"{label}: {what} leave no motion: {n} of them are linearly independent, and there are {n} velocities; "

@@ -1,7 +1,6 @@
 """Constraints that follow from others: which to keep, whether the others still follow, and where the rank changes."""
 
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from jax import Array
 from dalembert.model.sampling import TOLERANCE, units
 from dalembert.model.systems import Kept, Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
-from dalembert.numerics import jit_fast_compile, matmul, matvec, solve_spd
+from dalembert.numerics import copied, jit_fast_compile, matmul, matvec, solve_spd
 
 DEPENDENT = 1e-7
 """One-forms whose smallest singular value, relative to the largest, is below this are called dependent: half of the
@@ -95,7 +94,7 @@ def independent_rows(system: System, q0: Any, t0: Any = 0.0, v0: Any = None) -> 
         return system
     forms, lengths = _scaled(here)
     number, positions = forms.shape[1], here.values.shape[1]
-    if np.any(lengths == 0) or not _rank_is_low(forms[0]):
+    if np.any(lengths == 0) or not dependent(forms[0]):
         return system
     names = _names(number, positions)
     _refuse_conflicts(m, names, here, forms[0], lengths[0])
@@ -134,13 +133,34 @@ def _names(number: int, positions: int) -> list[str]:
     ]
 
 
+def left_out(system: System) -> str:
+    """The names of the constraints that a system leaves out."""
+    if system.kept is None:
+        return ""
+    m = lower(system).at(0.0).with_all_rows()
+    q = jax.ShapeDtypeStruct((m.dimension,), float)
+    number, positions = (jax.eval_shape(x, q).shape[0] for x in (m.rows, m.holonomic))
+    names = _names(number, positions)
+    kept = {names[i] for i in system.kept.forms} | {
+        names[number - positions + i] for i in system.kept.positions
+    }
+    return ", ".join(name for name in names if name not in kept)
+
+
 def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
-def _rank_is_low(forms: np.ndarray) -> bool:
-    sizes = np.linalg.svd(forms, compute_uv=False)
-    return len(forms) > forms.shape[1] or sizes[-1] <= DEPENDENT * sizes[0]
+def relative_sizes(rows: np.ndarray) -> np.ndarray:
+    """The singular values of rows after each is divided by its length: very different lengths do not matter then."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.linalg.svd(rows / np.where(lengths > 0, lengths, 1), compute_uv=False)
+
+
+def dependent(rows: np.ndarray) -> bool:
+    """Whether rows, each in units of its own length, are linearly dependent, or nearly so."""
+    sizes = relative_sizes(rows)
+    return len(sizes) < len(rows) or bool(np.any(sizes[-1:] <= DEPENDENT * sizes[:1]))
 
 
 def _refuse_conflicts(
@@ -289,11 +309,7 @@ def with_kept(system: System, kept: Kept | None) -> System:
     """The same system, of a class that keeps these constraints."""
     if kept is None or system.kept == kept:
         return system
-    made = object.__new__(_class_with(type(system), kept))
-    for field in fields(system):  # pyright: ignore[reportArgumentType]
-        if hasattr(system, field.name):
-            object.__setattr__(made, field.name, getattr(system, field.name))
-    return made
+    return copied(system, _class_with(type(system), kept))
 
 
 @lru_cache(maxsize=256)

@@ -350,10 +350,9 @@ class Mechanics(eqx.Module):
         """dc(q), one row per position constraint."""
         if self.chord is not None:
             return self.chord.slopes
-        number = jax.eval_shape(self.holonomic, q).shape[0]
-        if not number:
+        if not jax.eval_shape(self.holonomic, q).shape[0]:
             return jnp.zeros((0, self.velocity_dimension), q.dtype)
-        return jnp.stack([self.space.gradient(lambda x, i=i: self.holonomic(x)[i], q) for i in range(number)])
+        return self.space.gradient(self.holonomic, q)
 
     def velocity_rows(self, q: Array) -> Array:
         """The one-forms that do not come from position constraints."""

@@ -18,7 +18,7 @@ import types
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -502,8 +502,14 @@ def _current(module: Any) -> Any:
     }
     if of is type(module) and not changed:
         return module
+    return copied(module, of, changed)
+
+
+def copied(module: Any, of: type, changed: Mapping[str, Any] | None = None) -> Any:
+    """A module of the class `of` with the fields of `module`, except for those in `changed`; nothing is checked."""
+    values = {f.name: getattr(module, f.name) for f in fields(module) if hasattr(module, f.name)}
     made = object.__new__(of)
-    for name, value in (values | changed).items():
+    for name, value in (values | dict(changed or {})).items():
         object.__setattr__(made, name, value)
     return made
 

@@ -17,6 +17,7 @@ from dalembert.model import (
     Trait,
     acceleration,
     least_norm,
+    left_out,
     lower,
     moving_energy,
     power_and_change,
@@ -43,20 +44,6 @@ def _off_surface(m: Mechanics, q, v):
 
 def _multiplier(m: Mechanics, q, v):
     return least_norm(m, q, acceleration(m, q, v)[1])
-
-
-def _left_out(system: System) -> str:
-    """The names of the constraints that a system leaves out."""
-    kept, m = system.kept, lower(system).at(0.0).with_all_rows()
-    if kept is None:
-        return ""
-    names = []
-    for function, chosen in (("constraints", kept.forms), ("holonomic", kept.positions)):
-        if function in m.given:
-            q = jax.ShapeDtypeStruct((m.dimension,), float)
-            number = jax.eval_shape(lambda q, name=function: m.own(name, q), q).shape[0]
-            names += [f"{function}[{i}]" for i in range(number) if i not in chosen]
-    return ", ".join(names)
 
 
 @cache
@@ -206,7 +193,7 @@ class Trajectory(eqx.Module):
         own = None if self.method is None or self.system is None else self.method.hint(self)
         remedy = own or self.status.remedy
         if self.status is Status.RANK and self.system is not None and self.system.kept is not None:
-            remedy += f". Left out at the start, because they followed: {_left_out(self.system)}"
+            remedy += f". Left out at the start, because they followed: {left_out(self.system)}"
         return (
             f"step {int(self.steps) + 1:,} from t = {reached:.6g} failed: {self.status.value} "
             f"(residual {float(self.residual):.2g}, h = {float(self.h):g}). Last good state after {last}: "
