@@ -13,7 +13,7 @@ import jax
 if os.environ.get("JAX_ENABLE_X64", "1").lower() not in ("0", "false", "off", ""):
     jax.config.update("jax_enable_x64", True)
 
-from dalembert import diagnostics, discrete, groups, reduction, zoo
+from dalembert import bodies, diagnostics, discrete, groups, reduction, zoo
 from dalembert.diagnostics import (
     CoupledSystem,
     acceleration,
@@ -120,6 +120,7 @@ __all__ = [
     "acceleration",
     "animate",
     "audit",
+    "bodies",
     "classify",
     "compare",
     "diagnostics",

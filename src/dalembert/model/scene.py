@@ -4,6 +4,8 @@ A system's `scene(t, q)` returns a list of parts, from which figures, animations
 axis points upwards, and lengths are in the system's units. Places are (x, y) on the floor or (x, y, z).
 """
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import equinox as eqx
@@ -213,6 +215,30 @@ def trace(at: Any, colour: str | None = None) -> Part:
 def floor() -> Part:
     """The plane z = 0, drawn as a grid as large as the motion."""
     return Part("floor", jnp.zeros(3), jnp.eye(3), jnp.ones(3), LIGHT)
+
+
+def net(height: Callable[[Any, Any], Any], reach: Any = 1.0, colour: str | None = LIGHT) -> list[Part]:
+    """Bars along the surface z = height(x, y), over the square of points with |x|, |y| <= reach."""
+    reach = jnp.asarray(reach, float)
+    steps = [reach * (k / 4 - 1) for k in range(9)]
+    corners = [[_vector(x, y, height(x, y)) for y in steps] for x in steps]
+    lines = [*corners[::2], *list(zip(*corners, strict=True))[::2]]
+    return [rod(a, b, 0.006 * reach, colour) for line in lines for a, b in pairwise(line)]
+
+
+def tube(radius: Any, low: Any, high: Any, turn: Any = None, colour: str | None = LIGHT) -> list[Part]:
+    """Bars and two rings along a cylinder about the third axis, between two heights; `turn` turns it."""
+    radius, turn = jnp.asarray(radius, float), jnp.eye(3) if turn is None else _rotation(turn)
+    angles = np.linspace(0, 2 * np.pi, 25)
+
+    def at(angle: float, height: Any) -> Array:
+        return turn @ _vector(radius * np.cos(angle), radius * np.sin(angle), height)
+
+    bars = [rod(at(x, low), at(x, high), 0.008 * radius, colour) for x in angles[:-1:2]]
+    rings = [
+        rod(at(x, z), at(y, z), 0.012 * radius, colour) for z in (low, high) for x, y in pairwise(angles)
+    ]
+    return [*bars, *rings]
 
 
 def tile(at: Any, directions: Any, flat: bool = False, colour: str | None = GOLD) -> Part:

@@ -2,6 +2,7 @@
 
 from dalembert.zoo.appell_hamel import AppellHamel
 from dalembert.zoo.ball_in_cylinder import BallInCylinder
+from dalembert.zoo.ball_on_surface import BallOnSurface
 from dalembert.zoo.bicycle import Bicycle
 from dalembert.zoo.chaplygin_sleigh import ChaplyginSleigh
 from dalembert.zoo.chaplygin_sphere import ChaplyginSphere
@@ -15,6 +16,7 @@ from dalembert.zoo.mobile_robot import MobileRobot
 from dalembert.zoo.nonholonomic_particle import NonholonomicParticle
 from dalembert.zoo.particle_with_wheel import ParticleWithWheel
 from dalembert.zoo.pendulum_cvt import PendulumCVT
+from dalembert.zoo.rattleback import Rattleback
 from dalembert.zoo.rheonomic_particle import RheonomicParticle, TravellingWell
 from dalembert.zoo.rolling_disk import RollingDisk
 from dalembert.zoo.round_body import RoundBody
@@ -30,6 +32,7 @@ from dalembert.zoo.veselova import Veselova
 __all__ = [
     "AppellHamel",
     "BallInCylinder",
+    "BallOnSurface",
     "BallOnTurntable",
     "Bicycle",
     "ChaplyginSleigh",
@@ -44,6 +47,7 @@ __all__ = [
     "NonholonomicParticle",
     "ParticleWithWheel",
     "PendulumCVT",
+    "Rattleback",
     "RheonomicParticle",
     "RollingDisk",
     "RoundBody",

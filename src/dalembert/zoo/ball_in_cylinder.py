@@ -1,7 +1,5 @@
 """A ball that rolls inside a vertical cylinder."""
 
-from itertools import pairwise
-
 import jax.numpy as jnp
 import numpy as np
 
@@ -95,15 +93,7 @@ class BallInCylinder(System):
         return np.stack(q, axis=-1), np.stack(v, axis=-1)
 
     def scene(self, t, q):
-        """Bars and rings for a part of the wall, about height zero."""
+        """A part of the wall, about height zero."""
         wall, a = jnp.asarray(self.cylinder, float), jnp.asarray(self.radius, float)
-        corners = [(wall * np.cos(x), wall * np.sin(x)) for x in np.linspace(0, 2 * np.pi, 25)]
-        low, high = -2.0 * wall, wall
-        bars = [scene.rod((x, y, low), (x, y, high), 0.008 * wall, scene.LIGHT) for x, y in corners[:-1:2]]
-        rings = [
-            scene.rod((*one, z), (*two, z), 0.012 * wall, scene.LIGHT)
-            for z in (low, high)
-            for one, two in pairwise(corners)
-        ]
         at = scene.place((wall - a) * jnp.stack([jnp.cos(q[0]), jnp.sin(q[0])]), q[1])
-        return [*bars, *rings, scene.trace(at), scene.ball(at, a, rolled=q[2:])]
+        return [*scene.tube(wall, -2.0 * wall, wall), scene.trace(at), scene.ball(at, a, rolled=q[2:])]

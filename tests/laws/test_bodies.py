@@ -1,0 +1,511 @@
+"""Bodies, contacts, joints, springs, dampers and motors, against closed solutions, other systems and plain equations."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.optimize import minimize
+from scipy.spatial.transform import Rotation
+
+import dalembert as da
+from dalembert import bodies as b
+
+zoo = da.zoo
+G = 9.81
+
+
+def run(system, method=None, h=0.01, steps=100, start=None, **options):
+    """A run by FrameGradient; its constraints hold and its energy stays, all to rounding."""
+    method = da.FrameGradient() if method is None else method
+    sol = da.simulate(system, method, *(start or system.start()), h=h, steps=steps, **options)
+    assert sol.status is da.Status.OK
+    speed = 1 + np.max(np.abs(sol.v))
+    assert np.max(np.abs(sol.position_residual())) < 1e-13  # lengths of size one
+    assert np.max(np.abs(sol.constraint_residual())) < 1e-13 * speed
+    if not system.defines("forces") and isinstance(method, da.FrameGradient):
+        e = sol.energy()
+        assert np.max(np.abs(e - e[0])) < 2e-15 * steps * (1 + np.max(np.abs(e)))  # one rounding a step
+    return sol
+
+
+def extrapolated(system, start, h, steps, columns):
+    """Columns of q at the end, from runs with the steps h and h/2: the error of order 2 is removed."""
+    ends = [run(system, h=h / k, steps=k * steps, start=start).q[-1, columns] for k in (1, 2)]
+    return ends[1] + (ends[1] - ends[0]) / 3
+
+
+# ---- rolling -------------------------------------------------------------------------------------------------
+
+
+def test_a_ball_rolls_down_a_slope_at_five_sevenths():
+    angle = 0.4
+    normal = np.array([np.sin(angle), 0.0, np.cos(angle)])
+    down = np.array([np.cos(angle), 0.0, -np.sin(angle)])
+    ball = b.Body("ball", 2.0, 0.4 * 2.0 * 0.3**2, b.Ball(0.3), at=0.3 * normal, velocity=down)
+    sol = run(b.assemble(ball, b.Contact("ball", b.Plane(normal))))
+    # The start that satisfies the constraints has 5/7 of the velocity, as a ball that is thrown without spin.
+    v = 5 / 7 + 5 / 7 * G * np.sin(angle) * sol.t
+    np.testing.assert_allclose(sol.v[:, 3:], v[:, None] * down, rtol=0, atol=1e-12)  # rounding of 100 steps
+    # The forces do not change, so the method has no error but rounding.
+    way = 5 / 7 * sol.t + 5 / 14 * G * np.sin(angle) * sol.t**2
+    np.testing.assert_allclose(sol.q[:, 9:] - 0.3 * normal, way[:, None] * down, rtol=0, atol=1e-12)
+    # The weight presses with its normal component; the multiplier of the rolling is 2/7 of the other.
+    np.testing.assert_allclose(sol.position_multipliers[1:-1, 0], 2 * G * np.cos(angle), rtol=1e-9)
+    friction = np.linalg.norm(sol.velocity_multipliers[1:-1], axis=1)
+    np.testing.assert_allclose(friction, 2 / 7 * 2 * G * np.sin(angle), rtol=1e-9)
+
+
+def test_a_ball_that_only_slides_feels_no_friction():
+    angle = 0.4
+    normal = (np.sin(angle), 0.0, np.cos(angle))
+    ball = b.Body("ball", 2.0, 0.1, b.Ball(0.3), at=0.3 * np.array(normal), spin=(0.0, 3.0, 1.0))
+    sol = run(b.assemble(ball, b.Contact("ball", b.Plane(normal), rolls=False)))
+    np.testing.assert_allclose(sol.v[:, 3], G * np.sin(angle) * np.cos(angle) * sol.t, rtol=0, atol=1e-12)
+    spin = np.einsum("tij,tj->ti", sol.q[:, :9].reshape(-1, 3, 3), sol.v[:, :3])
+    np.testing.assert_allclose(spin, np.broadcast_to([0.0, 3.0, 1.0], spin.shape), rtol=0, atol=1e-12)
+
+
+def test_a_ball_in_a_cylinder_follows_the_closed_solution():
+    other = zoo.BallInCylinder()
+    q, v = other.rolling(turning=3.0, rising=0.5, spin=-4.0)
+    ball = b.Body(
+        "ball",
+        1.0,
+        0.4 * 0.25**2,
+        b.Ball(0.25),
+        at=(0.75, 0.0, 0.0),
+        velocity=(0.0, 0.75 * v[0], v[1]),
+        spin=v[2:],
+    )
+    system = b.assemble(ball, b.Contact("ball", b.Cylinder(1.0)))
+    start = system.state()
+    exact, _ = other.solution(1.0, q, v)
+    place = [0.75 * np.cos(exact[0]), 0.75 * np.sin(exact[0]), exact[1]]
+    # Two runs of order 2, extrapolated to order 4: 1e-8 at h = 0.005.
+    np.testing.assert_allclose(
+        extrapolated(system, start, 0.005, 200, slice(9, 12)), place, rtol=0, atol=2e-7
+    )
+
+
+def test_a_wheel_is_the_falling_disk():
+    disk = zoo.FallingDisk()
+    tilt, turning, rolling = 0.3, 0.8, 2.5
+    fine = da.simulate(disk, da.Reference(), *disk.moving(tilt, turning, rolling), h=0.05, steps=20)
+    turn = np.asarray(da.scene.about_x(tilt))
+    at = turn[:, 2] * disk.radius
+    spin = np.array([0.0, 0.0, turning]) + rolling * turn[:, 1]
+    wheel = b.Body(
+        "wheel",
+        disk.mass,
+        (disk.diametral, disk.axial, disk.diametral),
+        b.Wheel(disk.radius),
+        at=at,
+        turn=turn,
+        velocity=np.cross(spin, at),
+        spin=spin,
+    )
+    system = b.assemble(wheel, b.Contact("wheel"), gravity=disk.gravity)
+    x, y, heading, tilt, _ = fine.q[-1]
+    lean = np.array([np.sin(heading) * np.sin(tilt), -np.cos(heading) * np.sin(tilt), np.cos(tilt)])
+    # Two runs of order 2, extrapolated to order 4.
+    end = extrapolated(system, system.state(), 0.005, 200, slice(9, 12))
+    np.testing.assert_allclose(end, [x, y, 0.0] + disk.radius * lean, rtol=0, atol=2e-7)
+
+
+def curved(x, y):
+    return 0.25 * x**2 + 0.15 * y**2 + 0.05 * jnp.sin(x + 2 * y)
+
+
+class BallOnCurved(zoo.BallOnSurface):
+    def height(self, x, y):
+        return curved(x, y)
+
+
+def test_a_ball_on_a_surface_is_that_of_the_zoo():
+    """Two roads: the contact as coordinates and a metric that varies, or a position constraint on a group."""
+    other = BallOnCurved(radius=0.3)
+    q, v = other.rolling(0.8, -0.4, 0.3, 1.1, spin=3.0)
+    fine = da.simulate(other, da.Reference(), q, v, h=0.05, steps=20)
+    centre, moving = jax.jvp(other.centre, (jnp.asarray(q),), (jnp.asarray(v),))
+    ball = b.Body("ball", 1.0, 0.4 * 0.3**2, b.Ball(0.3), at=centre, velocity=moving, spin=v[2:])
+    system = b.assemble(ball, b.Contact("ball", b.Surface(curved)))
+    end = extrapolated(system, system.state(), 0.005, 200, slice(9, 12))
+    # Two runs of order 2, extrapolated to order 4.
+    np.testing.assert_allclose(end, other.centre(fine.q[-1]), rtol=0, atol=2e-7)
+
+
+def test_an_ellipsoid_on_the_floor_is_the_rattleback():
+    stone = zoo.Rattleback()
+    q, v = stone.spinning(-3.0, lean=0.2)
+    fine = da.simulate(stone, da.Reference(), q, v, h=0.01, steps=50)
+    inertia = np.asarray(stone.metric(jnp.concatenate([jnp.eye(3).reshape(9), jnp.zeros(2)])))[:3, :3]
+    turn = np.asarray(q[:9]).reshape(3, 3)
+    height = -np.asarray(stone.contact(turn[2])) @ turn[2]
+    body = b.Body(
+        "stone",
+        stone.mass,
+        inertia,  # lying flat, the mass centre does not rise with w, so this is the body's own inertia
+        b.Ellipsoid((stone.first, stone.second, stone.third), centre=(0.0, 0.0, stone.offset)),
+        at=(0.0, 0.0, height),
+        turn=turn,
+        velocity=turn @ -np.cross(v[:3], stone.contact(turn[2])),
+        spin=turn @ np.asarray(v[:3]),
+    )
+    system = b.assemble(body, b.Contact("stone"))
+    end = extrapolated(system, system.state(), 0.0005, 1000, slice(0, 12))
+    np.testing.assert_allclose(
+        end[:11], fine.q[-1], rtol=0, atol=1e-7
+    )  # extrapolated to order 4; measured 1e-8
+    assert end[11] == pytest.approx(-float(jnp.sum(stone.contact(end[6:9]) * end[6:9])), abs=1e-7)
+
+
+def test_two_balls_that_roll_on_each_other_keep_their_momenta():
+    """Without gravity the forces between them are inner ones: linear and angular momentum stay as they are."""
+    masses, moments, radii = (1.0, 3.0), (0.05, 0.6), (0.3, 0.7)
+    one = b.Body(
+        "one",
+        masses[0],
+        moments[0],
+        b.Ball(radii[0]),
+        at=(0.0, 0.0, 1.0),
+        velocity=(1.0, 0.4, 0.0),
+        spin=(1, 2, 3),
+    )
+    two = b.Body("two", masses[1], moments[1], b.Ball(radii[1]), spin=(0.5, -0.2, 0.1))
+    system = b.assemble([one, two], b.Contact("one", "two"), gravity=0.0)
+    start = da.start(system, *system.state())
+    for method, off in ((da.Reference(), 1e-10), (da.FrameGradient(), 1e-3)):
+        sol = run(system, method, h=0.02, steps=50, start=start)
+        linear, angular = 0.0, 0.0
+        for k in range(2):
+            turn = sol.q[:, 12 * k : 12 * k + 9].reshape(-1, 3, 3)
+            x, v = sol.q[:, 12 * k + 9 : 12 * k + 12], sol.v[:, 6 * k + 3 : 6 * k + 6]
+            linear = linear + masses[k] * v
+            angular = (
+                angular
+                + masses[k] * np.cross(x, v)
+                + moments[k] * np.einsum("tij,tj->ti", turn, sol.v[:, 6 * k : 6 * k + 3])
+            )
+        # The reference's tolerance; the method of order 2 keeps them up to h^2.
+        assert np.max(np.abs(linear - linear[0])) < off
+        assert np.max(np.abs(angular - angular[0])) < off
+        # They touch and do not slip: by hand, from their places, spins and radii.
+        apart = sol.q[:, 9:12] - sol.q[:, 21:24]
+        np.testing.assert_allclose(np.linalg.norm(apart, axis=1), sum(radii), rtol=0, atol=1e-10)
+        n = apart / np.linalg.norm(apart, axis=1)[:, None]
+        spins = [
+            np.einsum("tij,tj->ti", sol.q[:, i : i + 9].reshape(-1, 3, 3), sol.v[:, j : j + 3])
+            for i, j in ((0, 0), (12, 6))
+        ]
+        slip = (
+            sol.v[:, 3:6]
+            - radii[0] * np.cross(spins[0], n)
+            - sol.v[:, 9:12]
+            - radii[1] * np.cross(spins[1], n)
+        )
+        assert np.max(np.abs(slip)) < 1e-9
+    assert np.ptp(sol.v[:, 3]) > 0.1  # each of them moves in a curve
+
+
+# ---- where shapes touch ----------------------------------------------------------------------------------------
+
+TURN = Rotation.from_euler("xyz", [0.4, -0.3, 1.1]).as_matrix()
+PAIRS = {
+    "ball on surface": (b.Ball(0.3), b.Surface(curved)),
+    "wheel on surface": (b.Wheel(0.4, axis=(0.1, 1.0, 0.2)), b.Surface(curved)),
+    "ellipsoid on surface": (b.Ellipsoid((0.5, 0.2, 0.3), centre=(0.02, 0.0, 0.05)), b.Surface(curved)),
+    "ellipsoid in cylinder": (b.Ellipsoid((0.5, 0.2, 0.3)), b.Cylinder(2.0, axis=(1.0, 0.2, 0.0))),
+    "ball in cylinder": (b.Ball(0.3, centre=(0.1, 0.0, 0.0)), b.Cylinder(2.0, axis=(1.0, 0.2, 0.0))),
+    "wheel on floor": (b.Wheel(0.4), b.Plane()),
+    "ellipsoid on ellipsoid": (b.Ellipsoid((0.5, 0.2, 0.3)), b.Ellipsoid((0.9, 0.7, 0.4))),
+    "wheel on ball": (b.Wheel(0.4), b.Ball(0.6)),
+    "ball on ball": (b.Ball(0.2), b.Ball(0.6)),
+}
+
+
+def surface_of(shape):
+    """Points of the surface of a shape in the body, from two angles (one for a wheel)."""
+    centre = np.asarray(shape.centre)
+    if isinstance(shape, b.Wheel):
+        axis = np.asarray(shape.axis)
+        first = np.cross(axis, [1.0, 0.0, 0.0])
+        first /= np.linalg.norm(first)
+        second = np.cross(axis, first)
+        return lambda u: centre + shape.radius * (np.cos(u[0]) * first + np.sin(u[0]) * second)
+    size = np.broadcast_to(shape.radius, 3) if isinstance(shape, b.Ball) else np.asarray(shape.axes)
+    ring = lambda u: np.array([np.cos(u[0]) * np.cos(u[1]), np.sin(u[0]) * np.cos(u[1]), np.sin(u[1])])
+    return lambda u: centre + size * ring(u)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_shapes_touch_where_the_level_is_least(name):
+    """Another road to the point of contact: the least level of all points of the surface, by a search."""
+    shape, ground = PAIRS[name]
+    pose = b.Pose(jnp.asarray(TURN), jnp.array([0.3, -0.2, 1.1]))
+    under = b.Pose(jnp.asarray(TURN.T), jnp.array([0.1, 0.1, -0.2]))
+    place = under if isinstance(ground, b.Shape) else b.WORLD
+    found = jax.jit(b.touch)(shape, pose, ground, place)
+    points = surface_of(shape)
+
+    def level(u):
+        return float(ground.level(place.inside(pose.point(points(u)))))
+
+    starts = [np.array(u) for u in ((0.0, 0.0), (2.0, -1.0), (4.0, -0.5), (1.0, -1.3), (5.0, 0.4))]
+    best = min(
+        (minimize(level, u, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-15}) for u in starts),
+        key=lambda x: x.fun,
+    )
+    # A search finds the least value to rounding and its place to the root of rounding.
+    assert float(found.gap) == pytest.approx(best.fun, abs=1e-12)
+    np.testing.assert_allclose(found.point, pose.point(points(best.x)), rtol=0, atol=1e-6)
+    slope = np.asarray(jax.grad(lambda x: ground.level(place.inside(x)))(found.point))
+    np.testing.assert_allclose(found.normal, slope / np.linalg.norm(slope), rtol=0, atol=1e-12)
+
+
+def test_a_ball_in_too_narrow_a_hollow_touches_nowhere():
+    pose = b.Pose(jnp.eye(3), jnp.array([0.0, 0.01, 0.6]))
+    narrow = b.Surface(lambda x, y: 5.0 * (x**2 + y**2) ** 2 + 40 * y**4)
+    found = b.touch(b.Ball(0.5), pose, narrow)
+    assert (
+        not np.all(np.isfinite(found.gap)) or abs(float(found.gap)) < 1.0
+    )  # refused, or one of several contacts
+
+
+# ---- joints ----------------------------------------------------------------------------------------------------
+
+
+def test_a_hinge_makes_a_pendulum():
+    """(I + m l^2) angle'' = -m g l sin(angle), integrated as a plain equation."""
+    mass, moment, arm = 1.5, 0.2, 0.7
+    body = b.Body(
+        "rod",
+        mass,
+        (0.1, moment, 0.15),
+        b.Box((0.1, 0.1, 1.4)),
+        at=(arm, 0.0, 0.0),
+        turn=da.scene.about_y(-np.pi / 2),
+    )
+    system = b.assemble(body, b.Hinge("rod", at=(0.0, 0.0, arm), axis=(0.0, 1.0, 0.0)))
+    exact = solve_ivp(
+        lambda t, y: [y[1], -mass * G * arm * np.sin(y[0]) / (moment + mass * arm**2)],
+        (0, 1.0),
+        [np.pi / 2, 0.0],
+        "DOP853",
+        rtol=1e-12,
+        atol=1e-13,
+    ).y[0, -1]
+    end = extrapolated(system, system.state(), 0.005, 200, slice(9, 12))
+    # Two runs of order 2, extrapolated to order 4.
+    np.testing.assert_allclose(end, [arm * np.sin(exact), 0.0, -arm * np.cos(exact)], rtol=0, atol=2e-7)
+
+
+def test_a_ball_joint_makes_a_heavy_top():
+    """The steady precession of a symmetric top: (I3 s - J p cos) p = m g l at a tilt, about its fixed point."""
+    mass, arm, axial, across, tilt, turning = 1.2, 0.4, 0.08, 0.11, 0.5, 1.7
+    whole = across + mass * arm**2
+    spin = mass * G * arm / (axial * turning) + (whole / axial) * turning * np.cos(tilt)
+    turn = np.asarray(da.scene.about_y(tilt))
+    axis = turn[:, 2]
+    # The component along the axis is `spin`, that across it comes from the precession.
+    w = np.array([0.0, 0.0, turning])
+    w = w - (w @ axis) * axis + spin * axis
+    body = b.Body(
+        "top",
+        mass,
+        (across, across, axial),
+        at=arm * axis,
+        turn=turn,
+        spin=w,
+        velocity=np.cross(w, arm * axis),
+    )
+    system = b.assemble(body, b.BallJoint("top", at=(0.0, 0.0, -arm)))
+    sol = run(system, h=0.005, steps=400)
+    np.testing.assert_allclose(
+        sol.q[:, 11], arm * np.cos(tilt), rtol=0, atol=1e-3
+    )  # order 2: it nods by h^2 s^2 l
+    angle = np.unwrap(np.arctan2(sol.q[:, 10], sol.q[:, 9]))
+    assert angle[-1] == pytest.approx(turning * 2.0, abs=5e-3)
+    other = run(system, da.Reference(), h=0.02, steps=50)
+    np.testing.assert_allclose(
+        other.q[:, 11], arm * np.cos(tilt), rtol=0, atol=1e-9
+    )  # the reference's tolerance
+    exact = np.stack(
+        [np.sin(tilt) * np.cos(turning * other.t), np.sin(tilt) * np.sin(turning * other.t)], axis=1
+    )
+    np.testing.assert_allclose(other.q[:, 9:11], arm * exact, rtol=0, atol=1e-8)
+
+
+def test_a_blade_skates_on_a_slope_like_the_knife_edge():
+    """On a slope, a blade that turns at a constant rate moves on a cycloid: along the blade v' = g sin(a) cos(heading)."""
+    angle, rate = 0.3, 1.3
+    normal = np.array([np.sin(angle), 0.0, np.cos(angle)])
+    turn = np.asarray(da.scene.about_y(angle))  # its z axis is the normal, its x axis points down the slope
+    body = b.Body("skate", 1.0, 0.2, turn=turn, spin=rate * normal)
+    # A blade at the mass centre keeps it on the slope; a second ball joint is not needed, two points hold it upright.
+    system = (
+        b.assemble(
+            body,
+            [
+                b.Blade("skate", on=b.Plane(normal)),
+                b.Contact("skate", b.Plane(normal, through=-normal), rolls=False),
+            ],
+        )
+        if False
+        else None
+    )
+    plane = b.Plane(normal)
+    system = b.assemble(
+        body, [b.Blade("skate", on=plane), *(b.Blade("skate", at=x, on=plane, held=True) for x in ())]
+    )
+    sol = run(system, h=0.005, steps=200)
+    way = (G * np.sin(angle) / rate**2) * np.stack(
+        [(1 - np.cos(2 * rate * sol.t)) / 4, rate * sol.t / 2 - np.sin(2 * rate * sol.t) / 4], axis=1
+    )
+    down, aside = turn[:, 0], turn[:, 1]
+    np.testing.assert_allclose(sol.q[:, 9:] @ down, way[:, 0], rtol=0, atol=5e-5)  # order 2 at h = 0.005
+    np.testing.assert_allclose(sol.q[:, 9:] @ aside, way[:, 1], rtol=0, atol=5e-5)
+
+
+# ---- springs, dampers, motors ------------------------------------------------------------------------------------
+
+
+def test_two_masses_on_a_spring():
+    k, masses, length, stretch = 3.0, (1.0, 2.0), 1.0, 0.2
+    one = b.Body("one", masses[0], 0.1, at=(0.0, 0.0, 0.0))
+    two = b.Body("two", masses[1], 0.1, at=(length + stretch, 0.0, 0.0))
+    system = b.assemble([one, two], b.Spring("one", "two", stiffness=k, length=length), gravity=0.0)
+    sol = run(system, h=0.002, steps=500)
+    rate = np.sqrt(k * (1 / masses[0] + 1 / masses[1]))
+    apart = sol.q[:, 21] - sol.q[:, 9]
+    np.testing.assert_allclose(apart, length + stretch * np.cos(rate * sol.t), rtol=0, atol=1e-6)  # order 2
+    np.testing.assert_allclose(sol.q[:, [9, 21]] @ masses, masses[1] * (length + stretch), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("straight", [True, False])
+def test_a_damper_slows_down(straight):
+    """Along the line x' decays by itself; across it only the damper against the whole velocity acts."""
+    mass, damping = 2.0, 3.0
+    body = b.Body("body", mass, 0.1, at=(1.0, 0.0, 0.0), velocity=(1.0, 0.0, 0.0))
+    system = b.assemble(body, b.Damper("body", damping=damping, straight=straight), gravity=0.0)
+    sol = run(system, h=0.002, steps=500)
+    np.testing.assert_allclose(sol.v[:, 3], np.exp(-damping / mass * sol.t), rtol=0, atol=1e-6)  # order 2
+    e = sol.energy()
+    # The energy that is lost is the work of the damper, which the trajectory sums over its rows: order 2.
+    np.testing.assert_allclose(e - e[0], sol.work(), rtol=0, atol=2e-6)
+    aside = system.state(body={"velocity": (0.0, 1.0, 0.0)})
+    across = run(system, h=0.002, steps=2, start=aside).v[-1, 4]
+    # After 0.004 s the line has turned by 0.004, so a force along it is of that order.
+    assert (across > 1 - 1e-4) == straight
+
+
+def test_a_motor_turns_a_wheel_against_a_body():
+    """By itself with drag, w' = (T - c w)(1/I1 + 1/I2) for the relative rate; the sum of the momenta is zero."""
+    moments, torque, drag = (0.3, 0.8), 0.6, 0.25
+    one, two = (b.Body(n, 1.0, m) for n, m in zip(("one", "two"), moments, strict=True))
+    system = b.assemble(
+        [one, two], b.Motor("one", "two", torque=torque, drag=drag, axis=(0.0, 1.0, 0.0)), gravity=0.0
+    )
+    sol = run(system, h=0.005, steps=400)
+    sum_ = 1 / moments[0] + 1 / moments[1]
+    exact = torque / drag * -np.expm1(-drag * sum_ * sol.t)
+    np.testing.assert_allclose(sol.v[:, 1] - sol.v[:, 7], exact, rtol=0, atol=1e-5)  # order 2
+    np.testing.assert_allclose(moments[0] * sol.v[:, 1] + moments[1] * sol.v[:, 7], 0.0, atol=1e-13)
+
+
+@cache
+def bowl():
+    ball = b.Body("ball", 1.0, 0.4 * 0.2**2, b.Ball(0.2), at=(1.0, 0.0, 0.6), velocity=(0.0, 1.2, 0.0))
+    system = b.assemble(ball, b.Contact("ball", b.Surface(lambda x, y: 0.3 * (x**2 + y**2))))
+    return system, da.start(system, *system.state())
+
+
+def test_a_bowl_runs_natively_for_long(recwarn):
+    system, start = bowl()
+    assert "changed the configuration" in start.words
+    sol = run(system, h=0.02, steps=20_000, start=start, save_every=100)
+    assert not [w for w in recwarn if "XLA" in str(w.message)]
+    assert np.max(np.hypot(sol.q[:, 9], sol.q[:, 10])) < 1.2
+
+
+def test_ensembles_files_and_derivatives_of_bodies(tmp_path):
+    system, (q, v) = bowl()
+    starts = np.stack([v, 1.1 * np.asarray(v)])
+    both = da.ensemble(system, da.FrameGradient(), np.stack([q, q]), starts, h=0.02, steps=50)
+    for i in range(2):
+        alone = da.simulate(system, da.FrameGradient(), q, starts[i], h=0.02, steps=50)
+        np.testing.assert_allclose(both.member(i).q, alone.q, rtol=0, atol=1e-12)  # rounding of 50 steps
+    path = tmp_path / "bowl.nc"
+    alone.save(path)
+    np.testing.assert_array_equal(da.load(path).q, alone.q)
+    floor = b.assemble(b.Body("ball", 1.0, 0.1, b.Ball(0.5), at=(0.0, 0.0, 0.5)), b.Contact("ball"))
+
+    def way(torque):
+        pushed = b.Assembly(
+            floor.bodies, (*floor.pieces, b.Motor("ball", torque=torque, axis=(0.0, 1.0, 0.0)))
+        )
+        q, v = pushed.state()
+        return da.simulate(pushed, da.FrameGradient(), q, v, h=0.02, steps=50).q[-1, 9]
+
+    # The acceleration is T a/(I + m a^2) all the way, so the way is linear in the torque.
+    slope = 0.5 * 0.5 / (0.1 + 0.25)
+    assert float(way(0.3)) == pytest.approx(0.3 * slope, rel=1e-3)  # the axis turns with the ball
+    assert float(jax.grad(way)(0.3)) == pytest.approx(slope, rel=1e-2)
+
+
+# ---- refusals ----------------------------------------------------------------------------------------------------
+
+FLOOR = b.Plane()
+
+
+def ball(**options):
+    return b.Body(**{"name": "ball", "mass": 1.0, "inertia": 0.1, "shape": b.Ball(0.5), **options})
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ball(mass=-1.0), "mass must be positive"),
+        (lambda: ball(mass="heavy"), "mass must be one number"),
+        (lambda: ball(inertia=(1.0, 2.0)), "three principal moments"),
+        (lambda: ball(inertia=(1.0, 1.0, 3.0)), "none is larger than the sum"),
+        (lambda: ball(name="my ball"), "must be a word"),
+        (lambda: ball(shape=0.5), "shape must be a Ball"),
+        (lambda: ball(at=(0.0, 1.0)), "at must be three numbers"),
+        (lambda: ball(turn=np.eye(3) * 2), "rotation matrix"),
+        (lambda: ball(turn="upside down"), "rotation matrix"),
+        (lambda: b.Wheel(1.0, axis=(0.0, 0.0, 0.0)), "axis must be a direction"),
+        (lambda: b.Ellipsoid((1.0, 0.0, 1.0)), "must be positive"),
+        (lambda: b.Surface(3.0), "needs a function height"),
+        (lambda: b.assemble([]), "at least one"),
+        (lambda: b.assemble([ball(), ball()]), "different names"),
+        (lambda: b.assemble(ball(), b.Contact("disc")), "'disc', which is not one of the bodies: ball"),
+        (lambda: b.assemble(ball(shape=None), b.Contact("ball")), "cannot touch anything"),
+        (lambda: b.assemble(ball(shape=b.Box((1.0, 1.0, 1.0))), b.Contact("ball")), "cannot touch anything"),
+        (lambda: b.assemble(ball(), b.Contact("ball", on=3)), "must be a Plane"),
+        (lambda: b.assemble(ball(), b.Contact("ball", on="ball")), "with itself"),
+        (lambda: b.assemble(ball(), b.Spring("ball", "ball")), "with itself"),
+        (
+            lambda: b.assemble([ball(), ball(name="wheel", shape=b.Wheel(1.0))], b.Contact("ball", "wheel")),
+            "must be a Ball",
+        ),
+        (lambda: b.assemble(ball(), "contact"), "pieces must be a list of Piece"),
+        (lambda: b.assemble("ball"), "bodies must be a list of Body"),
+        (lambda: b.Spring("ball", stiffness=-1.0), "stiffness must be positive"),
+        (lambda: b.Motor("ball", torque="full"), "torque must be one number"),
+        (lambda: b.assemble(ball(), gravity="down"), "gravity must be one number"),
+        (lambda: b.assemble(ball()).state(disc={}), "no body 'disc'"),
+        (lambda: b.assemble(ball()).state(ball={"speed": 1}), "no 'speed'"),
+    ],
+)
+def test_wrong_input_is_refused_with_a_sentence(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_a_start_off_the_floor_is_refused():
+    system = b.assemble(ball(at=(0.0, 0.0, 1.0)), b.Contact("ball"))
+    with pytest.raises(ValueError, match="position constraints"):
+        da.simulate(system, da.FrameGradient(), *system.state(), h=0.01, steps=10)
