@@ -222,6 +222,10 @@ class Assembly(GroupSystem):
         q, v = self.state()
         if is_traced((self, q, v)):
             return {"as made": nearest_start(lower(self), q, v)}
+        m = lower(self)
+        off = float(_violation(m, q, v))
+        if off <= _ROUNDING:  # as it should be; finding the nearest start would take seconds to compile
+            return {"as made": (q, v)}
         return {"as made": _nearest(lower(independent_rows(self, q)), q, v)}
 
     def scene(self, t: Array, q: Array) -> list[Part]:
@@ -234,6 +238,17 @@ class Assembly(GroupSystem):
             drawn.append(scene.trace(pose.at))
             drawn += [scene.point(pose.at)] if body.shape is None else body.shape.draw(pose, body.colour)
         return drawn
+
+
+_ROUNDING = 1e-12
+"""States whose constraints are off by no more than this, in units of places and velocities, are taken as they are."""
+
+
+@jit_fast_compile
+def _violation(m: Any, q: Array, v: Array) -> Array:
+    """How far a state is from satisfying the constraints, relative to its places and velocities."""
+    off = jnp.max(jnp.abs(m.holonomic(q)), initial=0.0) / (1 + jnp.max(jnp.abs(q)))
+    return jnp.maximum(off, jnp.max(jnp.abs(m.violation(q, v)), initial=0.0) / (1 + jnp.max(jnp.abs(v))))
 
 
 @jit_fast_compile

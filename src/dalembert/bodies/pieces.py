@@ -109,7 +109,8 @@ class Contact(Piece):
             name, other = self.on.name, shape_of(self.on.name)
             if not hasattr(other, "level"):
                 raise ValueError(
-                    f"{self.body} cannot touch {name}: the shape of {name} must be a Ball or an Ellipsoid, got {other!r}"
+                    f"{self.body} cannot touch {name}: the shape of {name} must be a Ball or an Ellipsoid, got "
+                    f"{other!r}"
                 )
         elif not isinstance(self.on, Ground):
             raise ValueError(

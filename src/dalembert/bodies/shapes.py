@@ -273,8 +273,19 @@ def touch(shape: Shape, pose: Pose, ground: Any, under: Pose = WORLD) -> Touch:
     if not ground.flat and not (ground.exact and isinstance(shape, Ball)):
         size = jnp.sum(jnp.abs(x)) + jnp.sum(jnp.abs(x - middle))
         x, info = newton(lambda x: _apart(x, shape, pose, ground, under), x, 1 / size)
-        x = jnp.where(info.converged, x, jnp.nan)
+        x = jnp.where(info.converged & _is_least(x, shape, pose, ground, under), x, jnp.nan)
     return Touch(x, _normal(x, ground, under), _level(x, ground, under))
+
+
+def _is_least(*given: Any) -> Array:
+    """Whether the level is least where the normals are opposite: the shape is more curved than a hollow ground.
+
+    The derivative of `_apart` has the eigenvalue 1 and, with the principal radii a of the shape and the curvatures k of
+    the hollow, two others such as 1 - a k, which must be positive.
+    """
+    given = jax.tree.map(jax.lax.stop_gradient, given)
+    slope = jax.jacfwd(_apart)(*given)
+    return (jnp.sum(slope[0] * jnp.cross(slope[1], slope[2])) > 0) & (jnp.trace(slope) > 1)
 
 
 def _level(x: Array, ground: Any, under: Pose) -> Array:

@@ -84,41 +84,45 @@ def _shortest(value: Callable[..., Array], arguments: tuple, mass: Array, size: 
     """The shortest x, in the metric `mass`, with value(x, *arguments) = 0; NaN if none is found.
 
     Newton's method first goes to some root. From there it solves the conditions of the shortest one: M x = J^T mu,
-    with J the derivative of the value, and value = 0. The derivatives are those of its last steps. `size` is the
+    with J the derivative of the value, and value = 0. The derivatives are those of the last two steps. `size` is the
     squared length of what x is added to.
     """
     given = (*arguments, mass)
     fixed = jax.tree.map(jax.lax.stop_gradient, given)
     n = mass.shape[0]
 
-    def multipliers(x: Array, right: Callable[[Array], Array], *given: Any) -> tuple[Array, Array]:
-        """M^-1 J^T, and mu with J M^-1 J^T mu = right(J)."""
-        slopes = jax.jacfwd(value)(x, *given[:-1])
-        z = solve_spd(given[-1], slopes.T)
-        return z, solve_spd(matmul(slopes, z), right(slopes))
-
-    def touching(x: Array, *given: Any) -> Array:
-        """The shortest root of the linear function that touches the value at x, counted from x."""
-        z, mu = multipliers(x, lambda slopes: value(x, *given[:-1]), *given)
-        return x - matvec(z, mu)
+    def shortest(x: Array, found: Array, slopes: Array, mass: Array) -> tuple[Array, Array]:
+        """The shortest root of the linear function that touches the value at x, counted from x, and its multipliers."""
+        z = solve_spd(mass, slopes.T)
+        x = x - matvec(z, solve_spd(matmul(slopes, z), found))
+        return x, solve_spd(matmul(slopes, z), matvec(slopes, x))
 
     def conditions(unknowns: Array, *given: Any) -> Array:
         x, mu = unknowns[:n], unknowns[n:]
         found, back = jax.vjp(lambda x: value(x, *given[:-1]), x)
         return jnp.concatenate([matvec(given[-1], x) - back(mu)[0], found])
 
-    def improved(unknowns: Array, *given: Any) -> Array:
-        matrix = jax.lax.stop_gradient(jax.jacfwd(conditions)(unknowns, *fixed))
-        return unknowns - solve(matrix, conditions(unknowns, *given))
+    def corrected(k: Array, known: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        """One step of either kind, which share their derivatives, the last root of the first kind, and the matrix."""
+        unknowns, some, _ = known
+        matrix, wrong = jax.jacfwd(lambda x: (conditions(x, *fixed),) * 2, has_aux=True)(unknowns)
+        x, mu = shortest(unknowns[:n], wrong[n:], matrix[n:, :n], fixed[-1])
+        first = k < _CORRECTIONS
+        unknowns = jnp.where(first, jnp.concatenate([x, mu]), unknowns - solve(matrix, wrong))
+        return unknowns, jnp.where(first, x, some), matrix
 
-    some = jax.lax.fori_loop(0, _CORRECTIONS, lambda _, x: touching(x, *fixed), jnp.zeros(n, mass.dtype))
-    guess = jnp.concatenate([some, multipliers(some, lambda slopes: matvec(slopes, some), *fixed)[1]])
-    found = jax.lax.fori_loop(0, _CORRECTIONS, lambda _, x: improved(x, *fixed), guess)
+    start = jnp.zeros(n, mass.dtype)
+    number = jax.eval_shape(value, start, *arguments).shape[0]
+    unknowns = jnp.zeros(n + number, mass.dtype)
+    nothing = jnp.zeros((n + number,) * 2, mass.dtype)
+    found, some, matrix = jax.lax.fori_loop(0, 2 * _CORRECTIONS, corrected, (unknowns, start, nothing))
     # A stationary point farther away than some other root is not the nearest one.
     lengths = [jnp.sum(x * matvec(fixed[-1], x)) for x in (found[:n], some)]
     rounding = (1e3 * jnp.finfo(mass.dtype).eps) ** 2 * size
     found = jax.lax.stop_gradient(jnp.where(lengths[0] <= lengths[1] * (1 + 1e-6) + rounding, found, jnp.nan))
-    return touching(improved(found, *given)[:n], *given)
+    x = (found - solve(jax.lax.stop_gradient(matrix), conditions(found, *given)))[:n]
+    here = value(x, *given[:-1]), jax.jacfwd(value)(x, *given[:-1])
+    return shortest(x, *here, given[-1])[0]
 
 
 def nearest_start(system: System | Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
