@@ -94,7 +94,9 @@ def _flight_energy(shared: Any, q: Array, u: Array) -> Array:
     q1, plus, _ = method.free_step(system, q, u, h)
     before = total_energy(system, q, u)
     kinetic = before - system.potential(q)
-    return (total_energy(system, q1, along_surface(system, q1, plus)) - before) / (kinetic + jnp.finfo(q.dtype).tiny)
+    return (total_energy(system, q1, along_surface(system, q1, plus)) - before) / (
+        kinetic + jnp.finfo(q.dtype).tiny
+    )
 
 
 def flight_energy(

@@ -105,7 +105,7 @@ class DLA(Method):
         qm = q0 + (1-a) h v0,   q1 = qm + a h v1,   A(q1) v1 = 0,
         M (v1 - v0) = -a h grad V(q0) - (1-a) h grad V(q1) + h A(qm)^T lam.
     The unknown is v1 or, without a potential, the multiplier.
-    With position constraints the velocity changes at both ends, as in RATTLE [ferraro2009]:
+    With position constraints the velocity changes at both ends, as in RATTLE ([hairer2006] VII.1.4):
         u0 = v0 + M^-1 dc(q0)^T mu,   qm = q0 + (1-a) h u0,   q1 = qm + a h u1,   c(q1) = 0,
         M (u1 - u0) = -a h grad V(q0) - (1-a) h grad V(q1) + h A(qm)^T lam,
         v1 = u1 + M^-1 dc(q1)^T nu,   A(q1) v1 = 0,   dc(q1) v1 = 0,

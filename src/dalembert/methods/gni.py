@@ -220,11 +220,11 @@ class GNI(Reflecting):
     linear in u (a constant mass matrix with no potential, or with the trapezoidal rule), they are solved without
     iteration. Affine constraints A v = b hold for the average momentum too: p^- is p^+ reflected at the allowed
     velocities.
-    With position constraints this is a nonholonomic RATTLE [ferraro2009]: -D1 L_d(q1, q2) = p^- + dc(q1)^T mu with mu
-    such that c(q2) = 0, and p^+ loses its part along dc(q2) before it is reflected, so that dc M^-1 p = 0. The
-    reflection acts within ker dc, and so does the parasitic part of u. If the equations are linear in u, only mu is
-    found by iteration. The multipliers of position constraints are those of the exact motion at (q, v). If c depends on
-    time, c(t2, q2) = 0.
+    With the trapezoidal rule this is the nonholonomic RATTLE of [ferraro2009]. Position constraints are satisfied as in
+    RATTLE itself ([hairer2006] VII.1.4): -D1 L_d(q1, q2) = p^- + dc(q1)^T mu with c(q2) = 0, and p^+ loses its part
+    along dc(q2)^T, so that dc M^-1 p^+ = 0. The reflection acts within ker dc, and so does the parasitic part of u. If
+    the equations are linear in u, only mu is found by iteration. The multipliers of position constraints are those of
+    the exact motion at (q, v). If c depends on time, it is taken at the end of the flight.
     Memory: u = M^-1 p^-; see Reflecting.
     Erratum: L_d is scaled as an action; the projectors must be those of the kinetic metric.
     """

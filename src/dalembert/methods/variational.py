@@ -62,9 +62,9 @@ class VariationalDLA(Method):
     library are lam = -lam'/h. The unknowns are u = (q2 - q1)/h and lam. Without constraints these are the discrete
     Euler-Lagrange equations. The state is (q, v) with v = P M^-1 p^+ = P M^-1 p^-. The part of p normal to D does not
     enter, so a start (q0, v0) leaves nothing to choose. On Lie groups, use Retraction("exp") as discrete Lagrangian.
-    With position constraints the method is the nonholonomic SHAKE of [ferraro2009]: dc(q1)^T mu' is added on the right,
-    and c(q2) = 0 to the equations. D is the kernel of [A; dc], so v satisfies dc v = 0, too. If c depends on time,
-    c(t2, q2) = 0.
+    With position constraints, dc(q1)^T mu' stands beside A(q1)^T lam', and c(q2) = 0 beside A_d(q1, q2) = 0. D is the
+    kernel of [A; dc], so that dc v = 0, too. With the trapezoidal rule and without one-forms this is SHAKE
+    [hairer2006] VII.1.4. If c depends on time, it is taken at the end of the step.
     Memory: M^-1 p^+ and the multipliers, for output only. The multipliers are those at the beginning of the step, to
     order 2 if the rules are symmetric. The first step has the exact multipliers at the start, because there is no
     earlier step whose p^+ would determine them.
