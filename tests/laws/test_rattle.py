@@ -2,6 +2,7 @@
 
 import warnings
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -305,6 +306,10 @@ def test_surfaces_that_move(kind, name):
         assert np.max(sol.position_residual()) < 1e-14  # rounding of sizes of about one
         assert np.max(sol.constraint_residual()) < 1e-13  # velocities of about three
     assert np.all(np.abs(np.log2(np.divide(*errors)) - 2) < 0.05)  # the next term is h^2 times smaller
+    claims = METHODS[name].claims(kind())
+    assert claims.order == 2
+    assert not claims.reversible
+    assert not claims.energy
 
 
 @pytest.mark.parametrize("method", [da.DLA(), da.DLA01()])
@@ -401,3 +406,19 @@ def test_double_pendulum_conserves_its_angular_momentum():
         x, u = (np.asarray(a).reshape(-1, 2, 3) for a in (sol.q, sol.v))
         momentum = (x[..., 0] * u[..., 1] - x[..., 1] * u[..., 0]) @ np.array([1.0, 0.7])
         assert np.ptp(momentum) < 1e-12 * np.max(np.abs(momentum)) + 1e-13  # rounding of 2000 steps
+
+
+@pytest.mark.parametrize("name", ["gni", "dla-variational", "dla", "dla01"])
+def test_derivatives(name):
+    system, _, q, v = made("blade")
+
+    def end(gravity, lift):
+        changed = eqx.tree_at(lambda s: s.gravity, as_arrays(system), gravity)
+        start = jnp.asarray(q).at[2].add(lift)
+        sol = da.simulate(changed, METHODS[name], start, v, h=0.02, steps=50, project=True)
+        return sol.q[-1, 0]
+
+    found = jax.grad(end, (0, 1))(9.8, 0.0)
+    e = 1e-5
+    expected = [(end(9.8 + e, 0.0) - end(9.8 - e, 0.0)) / (2 * e), (end(9.8, e) - end(9.8, -e)) / (2 * e)]
+    assert np.allclose(found, expected, rtol=1e-8)  # central differences of this size

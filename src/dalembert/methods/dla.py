@@ -56,40 +56,36 @@ def _solve_multipliers(m: Mechanics, mass: Array, qm: Array, free: Array, reach:
 def _on_surface(
     m: Mechanics, state: State, a: Any, h: Array, push: Callable[[Array, Array], Array], implicit: bool
 ) -> tuple[State, ImpulseMemory, Report]:
-    """The step of DLA^alpha with position constraints, as its docstring has it.
+    """The step of DLA^alpha with position constraints; its docstring has the equations.
 
-    push(qm, q1) is the change of the velocity by the potential. The unknowns are the impulses; if `implicit`, push
-    depends on q1, and the velocity with which the step arrives is an unknown, too.
+    push(qm, q1) is the change of the velocity by the potential. The unknowns are the impulses h lam, mu and nu. If
+    `implicit`, push depends on q1, and u1 is an unknown, too.
     """
     q0, v0 = state.q, state.v
-    n, mass = v0.shape[0], m.metric(q0)
-    z0 = solve_spd(mass, m.slopes(q0).T)
-    forms, k = m.velocity_rows(q0).shape[0], z0.shape[1]
+    mass = m.metric(q0)
+    za, zc = (solve_spd(mass, rows.T) for rows in (m.velocity_rows(q0), m.slopes(q0)))
+    first, forms, k = v0.shape[0] if implicit else 0, za.shape[1], zc.shape[1]
 
     def travelled(x):
-        """The velocity with which the step arrives, by x and by the impulses; q1, v1 and the impulses."""
-        told, (y, mu, nu) = (
-            x[: x.shape[0] - forms - 2 * k],
-            jnp.split(x[-forms - 2 * k :], [forms, forms + k]),
-        )
-        u0 = v0 + matvec(z0, mu)
+        """u1 and what it must be equal to, q1, v1, and the impulses by constraint."""
+        arriving, y, mu, nu = jnp.split(x, [first, first + forms, first + forms + k])
+        u0 = v0 + matvec(zc, mu)
         qm = q0 + (1 - a) * h * u0
-        pushed = u0 + solve_spd(mass, matvec(m.velocity_rows(qm).T, y))
-        u1 = told if implicit else pushed + push(qm, qm)
+        guided = u0 + solve_spd(mass, matvec(m.velocity_rows(qm).T, y))
+        u1 = arriving if implicit else guided + push(qm, qm)
         q1 = qm + a * h * u1
-        found = pushed + push(qm, q1) if implicit else u1
         v1 = u1 + solve_spd(mass, matvec(m.slopes(q1).T, nu))
-        return u1 - found, q1, v1, jnp.concatenate([y, mu + nu])
+        return (u1, guided + push(qm, q1)), q1, v1, jnp.concatenate([y, mu + nu])
 
     def equations(x):
-        off, q1, v1, _ = travelled(x)
+        (u1, pushed), q1, v1, _ = travelled(x)
         conditions = [m.holonomic(q1) / h, matvec(m.rows(q1), v1)]
-        return jnp.concatenate([off[: n if implicit else 0], *conditions])
+        return jnp.concatenate([u1 - pushed, *conditions] if implicit else conditions)
 
     fall = push(q0, q0)
-    z = jnp.concatenate([solve_spd(mass, m.velocity_rows(q0).T), z0, z0], axis=1)
-    guess = jnp.concatenate([(v0 + fall)[: n if implicit else 0], jnp.zeros(forms + 2 * k, v0.dtype)])
-    x, report = solve_velocity(equations, guess, state, h, fall, mass, columns=z)
+    guess = jnp.concatenate([(v0 + fall)[:first], jnp.zeros(forms + 2 * k, v0.dtype)])
+    columns = jnp.concatenate([za, zc, zc], axis=1)
+    x, report = solve_velocity(equations, guess, state, h, fall, mass, columns=columns)
     _, q1, v1, impulse = travelled(x)
     return state.moved(q1, v1, h), ImpulseMemory(impulse, h), report
 

@@ -268,15 +268,10 @@ class GNI(Reflecting):
             def flown(mu):
                 return free + matvec(reach, mu)
 
-            mu, report = solve_velocity(
-                lambda mu: there.holonomic(q + h * flown(mu)) / h,
-                nothing,
-                state,
-                h,
-                fall,
-                mass,
-                columns=reach,
-            )
+            def off(mu):
+                return there.holonomic(q + h * flown(mu)) / h
+
+            mu, report = solve_velocity(off, nothing, state, h, fall, mass, columns=reach)
             return flown(mu), report
 
         def both(x):
@@ -302,10 +297,10 @@ class GNI(Reflecting):
         m = lower(system)
         free, natural = not m.constrained, m.natural
         order = ld.order if free else 2 if ld.symmetric else 1
-        straight = constant(m, "metric", "potential") and Trait.HOLONOMIC not in m.traits
+        straight = natural and Trait.HOLONOMIC not in m.traits and constant(m, "metric", "potential")
         return Claims(
             order,
-            energy=self.restart_every is None and natural and straight,
+            energy=self.restart_every is None and straight,
             reversible=ld.symmetric and self.restart_every is None and natural,
             on_constraint=m.given.isdisjoint(("constraints", "frame")),
             fibred=True,
