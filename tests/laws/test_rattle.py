@@ -335,6 +335,8 @@ def test_surfaces_that_move(kind, name):
         assert np.max(sol.position_residual()) < 1e-14  # rounding of sizes of about one
         assert np.max(sol.constraint_residual()) < 1e-13  # velocities of about three
     assert np.all(np.abs(np.log2(np.divide(*errors)) - 2) < 0.05)  # the next term is h^2 times smaller
+    leaving = jax.vmap(lambda t, q, u: jax.jvp(kind().holonomic, (t, q), (jnp.ones(()), u))[1])
+    assert np.max(np.abs(leaving(sol.t, sol.q, sol.v_full))) < 1e-13, "the own velocity stays on the surface"
     claims = METHODS[name].claims(kind())
     assert claims.order == 2
     assert not claims.reversible
