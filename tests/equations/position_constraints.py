@@ -1,10 +1,10 @@
-"""The frame discrete gradient with position constraints, written down once more in plain NumPy.
+"""Methods with position constraints, written down once more in plain NumPy: the frame discrete gradient, and RATTLE.
 
 This module is the second road to the numbers of the library and shares no code with it.  Speed does not matter.
 
 Notation: L(q, v) = v . M(q) v / 2 - V(q), forces F(q, v), position constraints c(q) = 0 with the slopes dc(q), and
-velocity constraints A(q) v = 0.  The allowed velocities are D_q = ker [A(q); dc(q)].  One step from (q0, v0) to
-(q1, v1), with qb = (q0 + q1)/2 and wb = (w0 + w1)/2, is
+velocity constraints A(q) v = 0.  The allowed velocities are D_q = ker [A(q); dc(q)].  One step of the frame discrete
+gradient from (q0, v0) to (q1, v1), with qb = (q0 + q1)/2 and wb = (w0 + w1)/2, is
 
     R = [A(qb); DC(q0, q1)],        Bm a basis of ker R, orthonormal for M(qb),
     q1 - q0 = h Bm wb,              w1 - w0 = h (S wb - Bm^T DV(q0, q1) + Bm^T F(qb, Bm wb)),
@@ -19,10 +19,12 @@ Another orthonormal basis of ker R turns all w alike and leaves q1 and v1 as the
 c(q1) - c(q0) and S is skew, so c and (without forces) the energy v . M v / 2 + V do not change.
 
 All functions of a problem accept complex arguments.
+
+The methods of the section on RATTLE have equations of their own, which stand in their docstrings.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.integrate import solve_ivp
@@ -176,6 +178,134 @@ def exact(problem, q, v, t):
 
     end = solve_ivp(field, (0.0, t), np.concatenate([q, v]), method="DOP853", rtol=1e-13, atol=1e-14).y[:, -1]
     return end[:n], end[n:]
+
+
+# ---- RATTLE and SHAKE ---------------------------------------------------------------------------------------
+
+
+def multipliers(problem, q, v):
+    """lam of [A; dc] in the exact motion: M a = M a_free + [A; dc]^T lam, by least squares."""
+    n = q.size
+    free = replace(problem, rows=lambda q: np.zeros((0, n)), slopes=lambda q: np.zeros((0, n)))
+    missing = problem.mass(q) @ (accelerate(problem, q, v) - accelerate(free, q, v))
+    return np.linalg.lstsq(constraints(problem, q).T, missing, rcond=None)[0]
+
+
+def momenta(problem, q0, q1, h, rule):
+    """p^- = -D1 L_d and p^+ = D2 L_d for L_d = h L at the middle, or half of it at each end, with v = (q1 - q0)/h."""
+    u = (q1 - q0) / h
+
+    def pull(q):
+        return np.einsum("jkl,j,k->l", problem.mass_derivative(q), u, u) / 2 - problem.gradient(q)
+
+    if rule == "midpoint":
+        qb = (q0 + q1) / 2
+        return problem.mass(qb) @ u - h / 2 * pull(qb), problem.mass(qb) @ u + h / 2 * pull(qb)
+    p = (problem.mass(q0) + problem.mass(q1)) @ u / 2
+    return p - h / 2 * pull(q0), p + h / 2 * pull(q1)
+
+
+def flight(problem, q, p, h, rule, rows, along):
+    """The step with p^- = p + rows^T lam, c(q1) = 0 and along(q1) . (q1 - q0)/h = 0; returns q1 and p^+."""
+    n = q.size
+    unit = problem.mass(q)  # momenta in units of velocity
+
+    def residual(z):
+        u, lam = z[:n], z[n:]
+        q1 = q + h * u
+        off = momenta(problem, q, q1, h, rule)[0] - p - rows.T @ lam
+        return np.concatenate([np.linalg.solve(unit, off), along(q1) @ u, problem.surface(q1) / h])
+
+    guess = np.concatenate([np.linalg.solve(unit, p), np.zeros(len(rows))])
+    q1 = q + h * newton(residual, guess)[:n]
+    return q1, momenta(problem, q, q1, h, rule)[1]
+
+
+def variational_step(problem, q, v, h, rule="midpoint"):
+    """D1 L_d(q, q1) + M v + [A; dc]^T lam = 0 at q with c(q1) = 0 and A((q + q1)/2) (q1 - q) = 0; v1 = P M^-1 p^+."""
+    M, rows = problem.mass(q), constraints(problem, q)
+    q1, p = flight(problem, q, M @ v, h, rule, rows, lambda q1: problem.rows((q + q1) / 2))
+    return q1, allowed(problem, q1, np.linalg.solve(problem.mass(q1), p))
+
+
+def on_surface(problem, q, u):
+    """The velocity nearest to u that the position constraints alone allow."""
+    return allowed(replace(problem, rows=lambda q: np.zeros((0, q.size))), q, u)
+
+
+def gni_start(problem, q, v, h):
+    """v + (h/2) M^-1 A^T lam, without its part normal to the surface."""
+    kick = constraints(problem, q).T @ multipliers(problem, q, v)
+    return on_surface(problem, q, v + h / 2 * np.linalg.solve(problem.mass(q), kick))
+
+
+def gni_step(problem, q, u, h, rule="midpoint"):
+    """D1 L_d(q, q1) + M u + dc^T mu = 0 with c(q1) = 0; M^-1 p^+ is brought onto the surface and reflected at D.
+
+    Returns q1, the velocity v1 on D, and the method's own velocity u1.
+    """
+    M = problem.mass(q)
+    q1, p = flight(problem, q, M @ u, h, rule, problem.slopes(q), lambda q1: np.zeros((0, q.size)))
+    plus = on_surface(problem, q1, np.linalg.solve(problem.mass(q1), p))
+    v1 = allowed(problem, q1, plus)
+    return q1, v1, 2 * v1 - plus
+
+
+def dla_step(problem, q, v, h, alpha=0.5, where="ends"):
+    """One step of DLA^alpha, or of DLA^{0,1} with the force of the potential at the middle; M is constant.
+
+    u0 = v0 + M^-1 dc(q0)^T mu,     qm = q0 + (1-alpha) h u0,       q1 = qm + alpha h u1,       c(q1) = 0,
+    M (u1 - u0) = -h (alpha grad V(q0) + (1-alpha) grad V(q1)) + h A(qm)^T lam,
+    v1 = u1 + M^-1 dc(q1)^T nu,     A(q1) v1 = 0,                   dc(q1) v1 = 0.
+
+    All of these are solved at once.  Returns q1, v1, lam and (mu + nu)/h.
+    """
+    n, M, rows, slopes = q.size, problem.mass(q), problem.rows(q), problem.slopes(q)
+    ends = np.cumsum([n, n, n, len(rows), len(slopes)])
+
+    def places(u0, u1):
+        qm = q + (1 - alpha) * h * u0
+        return qm, qm + alpha * h * u1
+
+    def residual(z):
+        u0, u1, v1, lam, mu, nu = np.split(z, ends)
+        qm, q1 = places(u0, u1)
+        force = alpha * problem.gradient(q) + (1 - alpha) * problem.gradient(q1)
+        if where == "middle":
+            force = problem.gradient(qm)
+        changes = [
+            M @ (u0 - v) - slopes.T @ mu,
+            M @ (u1 - u0) + h * force - problem.rows(qm).T @ lam,
+            M @ (v1 - u1) - problem.slopes(q1).T @ nu,
+        ]
+        return np.concatenate(
+            [
+                *(np.linalg.solve(M, x) for x in changes),
+                problem.surface(q1) / h,
+                constraints(problem, q1) @ v1,
+            ]
+        )
+
+    guess = np.concatenate([v, v, v, np.zeros(len(rows) + 2 * len(slopes))])
+    u0, u1, v1, lam, mu, nu = np.split(newton(residual, guess), ends)
+    return places(u0, u1)[1], v1, lam / h, (mu + nu) / h
+
+
+def rattle_on_circle(gradient, q, p, h):
+    """A step of RATTLE for a particle of mass one on |q| = 1, in closed form: the multiplier of a step solves a
+    quadratic equation, and that of the momentum a linear one."""
+    y = q + h * (p - h / 2 * gradient(q))
+    along = y @ q
+    q1 = y - (along - np.sqrt(along**2 - y @ y + 1)) * q
+    p1 = (q1 - q) / h - h / 2 * gradient(q1)
+    return q1, p1 - (p1 @ q1) * q1
+
+
+def shake_on_circle(gradient, q0, q1, h):
+    """The next position of SHAKE for the same particle: q2 - 2 q1 + q0 = -h^2 grad V(q1) - s q1 with |q2| = 1."""
+    y = 2 * q1 - q0 - h**2 * gradient(q1)
+    along = y @ q1
+    return y - (along - np.sqrt(along**2 - y @ y + 1)) * q1
 
 
 # ---- examples ---------------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ ANY_METRIC = (
     "gni", "gni:trapezoidal", "gni:exact", "gni:restart=20", "dla-variational", "dla-variational:trapezoidal",
     "dla-variational:left", "dla-variational:gauss=2", "edla",
 )  # fmt: skip
+VELOCITIES_ALONE = ("leapfrog", "leapfrog:momentum", "dd", "dd:average", "dd:itoh-abe", "dd@4", "edla")
+"""Those that refuse position constraints."""
 FRAMES = ("frame", "frame:gonzalez", "frame:itoh-abe", "frame@4")
 BODIES = (
     "lie-gni", "lie-gni:cayley", "dla-variational:exp", "dla-variational:cayley", "dla-variational:cayley@4"
@@ -364,12 +366,12 @@ class Family:
         any_speed = () if self.timed or self.surfaces else ("chetaev",)
         if self.nonlinear:
             return ("chetaev", "reference")
-        if self.forced or self.surfaces:
+        if self.forced:
             return (*FRAMES, *any_speed, "reference")
-        any_metric = (*ANY_METRIC, "dla-variational@4", *FRAMES, *any_speed, "reference")
+        found = (*ANY_METRIC, "dla-variational@4", *FRAMES, *any_speed, "reference")
         if self.metric == "constant" and not (self.timed or self.affine):
-            return (*MASS_ONLY, *MASS_ONLY_COMPOSED, *any_metric)
-        return any_metric
+            found = (*MASS_ONLY, *MASS_ONLY_COMPOSED, *found)
+        return tuple(x for x in found if x not in VELOCITIES_ALONE) if self.surfaces else found
 
 
 @dataclass
@@ -584,7 +586,7 @@ FAMILIES = (
                 metric="full", forms="frame", via="functions"),
     coordinates("metric of q", "metric and both", 2, 1, "frame:gonzalez dla-variational@4 edla", metric="full",
                 forms="both"),
-    coordinates("positions", "surface", 4, 1, "frame reference", surfaces=1),
+    coordinates("positions", "surface", 4, 1, "frame gni dla-variational dla dla01 reference", surfaces=1),
     coordinates("positions", "surfaces with forces", 4, 1, "frame:gonzalez frame@4", surfaces=2, forced=True,
                 metric="full", via="functions"),
     coordinates("forces", "forced", 3, 1, "frame frame:gonzalez chetaev reference", forced=True),
@@ -619,8 +621,8 @@ LONG_ONES = (
                 via="functions"),
     coordinates("affine", "redundant offsets", 4, 2, "frame gni dla-variational", affine="offsets", metric="full",
                 extra=1),
-    coordinates("positions", "surface alone", 3, 0, "frame frame:itoh-abe", surfaces=1, given="lagrangian",
-                metric="full"),
+    coordinates("positions", "surface alone", 3, 0, "frame frame:itoh-abe gni dla-variational", surfaces=1,
+                given="lagrangian", metric="full"),
     body("groups", "redundant rotation", 3, 1, "lie-gni frame", group="SO3", extra=1),
     body("groups", "forced rotation", 3, 1, "frame reference", group="SO3", forced=True),
     body("charts", "chart of rotations", 3, 1, "gni dla-variational frame", group="SO3", chart=True),

@@ -22,6 +22,7 @@ from dalembert.model import (
     Mechanics,
     System,
     Trait,
+    along_surface,
     as_arrays,
     lower,
     nearest_velocity,
@@ -38,9 +39,10 @@ class DiscreteLaws(NamedTuple):
     momentum: dict[str, float]
     """The residual of the discrete momentum equation for each section of the system, relative to the momenta."""
     determinant: float | None
-    """The largest |det - (-1)^m| of the step in (q, p^-); None for methods on D."""
+    """The largest |det - (-1)^m| of the step in (q, p^-); None for methods on D, and with position constraints."""
     symplectic: float | None
-    """The relative defect of F* omega = omega + d(lam_a mu^a); None for methods on D."""
+    """The relative defect of F* omega = omega + d(lam_a mu^a); None for methods on D, and with position
+    constraints."""
     space_momentum: float | None
     """The relative change, in a step, of the average momentum in space; None unless the system is on a group. This
     momentum is kept if the metric is bi-invariant and the constraint right-invariant."""
@@ -92,7 +94,9 @@ def _flight_energy(shared: Any, q: Array, u: Array) -> Array:
     q1, plus, _ = method.free_step(system, q, u, h)
     before = total_energy(system, q, u)
     kinetic = before - system.potential(q)
-    return (total_energy(system, q1, plus) - before) / (kinetic + jnp.finfo(q.dtype).tiny)
+    return (total_energy(system, q1, along_surface(system, q1, plus)) - before) / (
+        kinetic + jnp.finfo(q.dtype).tiny
+    )
 
 
 def flight_energy(
@@ -113,10 +117,15 @@ def _row_by_row(function: Callable) -> Callable:
     return lambda shared, q, u: np.array([one(shared, *row) for row in zip(q, u, strict=True)])
 
 
-def _check_reflecting(method: Method) -> None:
+def _check_reflecting(system: System, method: Method) -> None:
     if not isinstance(method, Reflecting):
         raise ValueError(
             f"this is a law of GNI() and LieGNI(), whose phase space is all of TQ; got {type(method).__name__}"
+        )
+    if Trait.HOLONOMIC in lower(system).traits:
+        raise ValueError(
+            f"this is a law on all of TQ, but {system.label} has position constraints, which leave only the tangent "
+            "bundle of their surface; measure da.diagnostics.volume_change there"
         )
 
 
@@ -156,7 +165,7 @@ def phase_determinant(
 
     The step is a flight, which keeps volume, and a reflection, which changes the sign of m directions.
     """
-    _check_reflecting(method)
+    _check_reflecting(system, method)
     return _row_by_row(_determinant)(as_shared(system, method, h), *as_rows(system, q, u))
 
 
@@ -198,7 +207,7 @@ def symplectic_defect(
 
     lam is computed from the momentum p^+ by lam = 2 (mu M^-1 mu^T)^-1 mu M^-1 p^+.
     """
-    _check_reflecting(method)
+    _check_reflecting(system, method)
     return _row_by_row(_symplectic)(as_shared(system, method, h), *as_rows(system, q, u))
 
 
@@ -231,7 +240,7 @@ def discrete_laws(system: System, method: Method, h: float, q: Vectors, u: Vecto
         return None
     given = (system, method, h, *as_rows(system, q, u))
     determinant = symplectic = None
-    if isinstance(method, Reflecting):
+    if isinstance(method, Reflecting) and Trait.HOLONOMIC not in lower(system).traits:
         m = system.velocity_dimension - round(
             float(np.trace(_projector(lower(as_arrays(system)), given[3][0])))
         )

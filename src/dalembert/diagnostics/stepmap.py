@@ -161,27 +161,44 @@ def _place(
     """The state near (q, u) on D whose coordinates differ by dq in these directions and by dw in the frame b, extended
     smoothly."""
     w = b.T @ system.metric(q) @ (u - system.drift(q))
-    near = system.space.displaced(q, directions @ dq)
-    for _ in range(_CORRECTIONS):
-        near = onto_surface(system, near)
+    near = _moved(system, q, directions @ dq)
     return near, system.drift(near) + nearest_frame(system, near, b) @ (w + dw)
 
 
-def _place_freely(system: Mechanics, q: Array, u: Array, dq: Array, du: Array) -> tuple[Array, Array]:
-    return system.space.displaced(q, dq), u + du
+def _moved(system: Mechanics, q: Array, x: Array) -> Array:
+    """The configuration at the distance x from q, on the surface if there are position constraints."""
+    near = system.space.displaced(q, x)
+    for _ in range(_CORRECTIONS):
+        near = onto_surface(system, near)
+    return near
+
+
+def _place_freely(
+    system: Mechanics, q: Array, u: Array, directions: Array, dq: Array, du: Array
+) -> tuple[Array, Array]:
+    """The state near (q, u) on TQ, or on the tangent bundle of the surface of position constraints."""
+    if Trait.HOLONOMIC not in system.traits:
+        return system.space.displaced(q, dq), u + du
+    near = _moved(system, q, directions @ dq)
+    w = directions.T @ system.metric(q) @ u
+    return near, tangent_directions(system, near, directions) @ (w + du)
 
 
 def _read(system: Mechanics, q: Array, u: Array, base: Array, b: Array, directions: Array) -> Array:
     """The coordinates (q, w) of a state near the configuration `base`, with the directions and the frame b there."""
     w = nearest_frame(system, q, b).T @ system.metric(q) @ (u - system.drift(q))
+    return jnp.concatenate([_distance(system, base, q, directions), w])
+
+
+def _distance(system: Mechanics, base: Array, q: Array, directions: Array) -> Array:
     moved = system.space.difference(base, q)
+    return directions.T @ system.metric(base) @ moved if Trait.HOLONOMIC in system.traits else moved
+
+
+def _read_freely(system: Mechanics, q: Array, u: Array, base: Array, directions: Array) -> Array:
     if Trait.HOLONOMIC in system.traits:
-        moved = directions.T @ system.metric(base) @ moved
-    return jnp.concatenate([moved, w])
-
-
-def _read_freely(system: Mechanics, q: Array, u: Array, base: Array) -> Array:
-    return jnp.concatenate([system.space.difference(base, q), u])
+        u = tangent_directions(system, q, directions).T @ system.metric(q) @ u
+    return jnp.concatenate([_distance(system, base, q, directions), u])
 
 
 def step_jacobian(
@@ -190,7 +207,7 @@ def step_jacobian(
     """The derivative of the step at each row.
 
     The coordinates are (q, w), with w the velocity in an orthonormal frame of D, or (q, u) for methods on TQ. On the
-    surface of position constraints, coordinates in orthonormal directions take the place of q.
+    surface of position constraints, coordinates in orthonormal directions take the place of q, and of u.
     """
     return _jacobian(system, method, h, q, u, on_constraint, _DELTA)
 
@@ -215,8 +232,8 @@ def _jacobian(
         after = over_rows(_step)(shared, *near)
         values = over_rows(_read)(shared[0], *after, *rows[4:])
     else:
-        near = over_rows(_place_freely)(shared[0], *rows[:2], shift[:, :n], shift[:, n:])
-        values = over_rows(_read_freely)(shared[0], *over_rows(_step)(shared, *near), rows[4])
+        near = over_rows(_place_freely)(shared[0], *rows[:2], rows[3], shift[:, :n], shift[:, n:])
+        values = over_rows(_read_freely)(shared[0], *over_rows(_step)(shared, *near), rows[4], rows[6])
     values = values.reshape(len(q), size, len(_OFFSETS), size)
     return np.einsum("kjoi,o->kij", values, _WEIGHTS) / delta
 

@@ -210,7 +210,7 @@ def _violations(m: Mechanics, constraint: Any, t: Array, q: Array, u: Array, h: 
     def returning(w):
         return constraint_value(constraint, here.later(h), end, q, w, -h)
 
-    return both(value, w), both(value, u), value(on), both(returning, on), here.rows(q), v
+    return both(value, w), both(value, u), value(on), both(returning, on), here.velocity_rows(q), v
 
 
 def check_lagrangian_at(ld: DiscreteLagrangian, m: Mechanics, at: States) -> None:

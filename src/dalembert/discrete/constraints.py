@@ -24,8 +24,8 @@ from dalembert.numerics import Renamed, matvec
 class DiscreteConstraint(eqx.Module):
     """A function of two configurations that vanishes on the discrete constraint. Subclasses define `value`.
 
-    If the constraints are affine or depend on time, `value` receives the system in space and time, as that of a
-    discrete Lagrangian does.
+    Position constraints are not among its numbers, because a step satisfies them at its end. If the constraints are
+    affine or depend on time, `value` receives the system in space and time, as that of a discrete Lagrangian does.
     """
 
     unchecked: ClassVar[bool] = False
@@ -65,6 +65,11 @@ class PointConstraint(DiscreteConstraint):
     def __check_init__(self):
         if not is_fraction(self.alpha):
             raise ValueError(f"PointConstraint needs alpha between 0 and 1, got {self.alpha!r}")
+
+    def over_step(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        found = super().over_step(m, q0, q1, u, h)
+        # The rows, in space and time too, end with the derivatives of position constraints.
+        return found[: m.velocity_rows(q0).shape[0]] if Trait.HOLONOMIC in m.traits else found
 
     @property
     def symmetric(self) -> bool:
@@ -116,7 +121,7 @@ def check_constraint(constraint: DiscreteConstraint, system: System | Mechanics)
 
     def expected():
         q = jax.ShapeDtypeStruct((system.dimension,), jnp.asarray(0.0).dtype)
-        m = jax.eval_shape(lower(as_arrays(system)).at(0.0).rows, q).shape[0]
+        m = jax.eval_shape(lower(as_arrays(system)).at(0.0).velocity_rows, q).shape[0]
         return f"shape ({m},), one number per one-form", (m,)
 
     check_value(f"the discrete constraint {constraint.cli_name}", constraint, system, expected)

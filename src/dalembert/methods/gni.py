@@ -1,5 +1,6 @@
 """The geometric nonholonomic integrators, in coordinates and on groups: free steps, and reflections between them."""
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -27,6 +28,7 @@ from dalembert.model import (
     System,
     Trait,
     acceleration,
+    along_surface,
     lower,
     multipliers,
     nearest_velocity,
@@ -56,8 +58,8 @@ class ReflectingMemory(NamedTuple):
 
 
 def half_kick(m: Mechanics, q: Array, v: Array, h: Array) -> Array:
-    """v + (h/2) M^-1 A^T lam with the multipliers of the exact motion."""
-    return v + 0.5 * h * reaction(m, q, acceleration(m, q, v)[1])
+    """v + (h/2) M^-1 A^T lam with the multipliers of the exact motion; with position constraints, what they allow."""
+    return along_surface(m, q, v + 0.5 * h * reaction(m, q, acceleration(m, q, v)[1]))
 
 
 class Reflecting(Method):
@@ -92,7 +94,8 @@ class Reflecting(Method):
         raise NotImplementedError(f"{type(self).__name__} does not define departure")
 
     def reflect(self, m: Mechanics, q: Array, plus: Array) -> tuple[Array, Array]:
-        """P u and (P - Q) u for u = M^-1 p^+."""
+        """P u and (P - Q) u for u = M^-1 p^+, of which position constraints first take what they do not allow."""
+        plus = along_surface(m, q, plus)
         v = nearest_velocity(m, q, plus)
         return v, 2 * v - plus
 
@@ -111,7 +114,7 @@ class Reflecting(Method):
                 )
 
             z = jnp.concatenate([q, v, clock[None]])
-            u = self.departure(here, q, extrapolated_step(field, z, h)[:n], h)
+            u = along_surface(here, q, self.departure(here, q, extrapolated_step(field, z, h)[:n], h))
         return ReflectingMemory(u, jnp.zeros((), jnp.int32))
 
     def step(self, m: Mechanics, state: State, memory: ReflectingMemory, h: Array):
@@ -128,8 +131,12 @@ class Reflecting(Method):
         return new._replace(v=v1), ReflectingMemory(u1, count), report
 
     def output(self, m: Mechanics, state: State, memory: ReflectingMemory, h: Array) -> tuple[Array, Array]:
-        here = m.at(state.t)
-        return memory.u, multipliers(here, state.q, (memory.u - state.v) * (2 / h))
+        here, q = m.at(state.t), state.q
+        lam = multipliers(here, q, (memory.u - state.v) * (2 / h))
+        if Trait.HOLONOMIC in m.traits:  # u has no part along dc
+            forms = here.velocity_rows(q).shape[0]
+            lam = jnp.concatenate([lam[:forms], acceleration(here, q, state.v)[1][forms:]])
+        return memory.u, lam
 
     def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, ReflectingMemory]:
         return State(q, nearest_velocity(m, q, u)), ReflectingMemory(u, jnp.zeros((), jnp.int32))
@@ -213,6 +220,11 @@ class GNI(Reflecting):
     linear in u (a constant mass matrix with no potential, or with the trapezoidal rule), they are solved without
     iteration. Affine constraints A v = b hold for the average momentum too: p^- is p^+ reflected at the allowed
     velocities.
+    With the trapezoidal rule this is the nonholonomic RATTLE of [ferraro2009]. Position constraints are satisfied as in
+    RATTLE itself ([hairer2006] VII.1.4): -D1 L_d(q1, q2) = p^- + dc(q1)^T mu with c(q2) = 0, and p^+ loses its part
+    along dc(q2)^T, so that dc M^-1 p^+ = 0. The reflection acts within ker dc, and so does the parasitic part of u. If
+    the equations are linear in u, only mu is found by iteration. The multipliers of position constraints are those of
+    the exact motion at (q, v). If c depends on time, it is taken at the end of the flight.
     Memory: u = M^-1 p^-; see Reflecting.
     Erratum: L_d is scaled as an action; the projectors must be those of the kinetic metric.
     """
@@ -220,7 +232,7 @@ class GNI(Reflecting):
     discrete_lagrangian: DiscreteLagrangian = eqx.field(
         default=Midpoint(), converter=lambda x: as_lagrangian(x, "GNI")
     )
-    supports = Reflecting.supports | {Trait.AFFINE, Trait.TIMED}
+    supports = Reflecting.supports | {Trait.AFFINE, Trait.TIMED, Trait.HOLONOMIC}
 
     def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         mass = m.metric(q)
@@ -232,13 +244,43 @@ class GNI(Reflecting):
             )
 
         slope = jax.jacfwd(equations)
-        if is_syntactically_constant(slope, u):
+        if Trait.HOLONOMIC in m.traits:
+            w, report = self._onto_surface(m, q, u, h, equations, slope)
+        elif is_syntactically_constant(slope, u):
             w, report = u - solve(slope(u), equations(u)), Report.explicit()
         else:
             w, report = solve_velocity(equations, u, State(q, u), h, jnp.zeros_like(u), mass)
         q1 = q + h * w
         arriving = partial_derivatives(self.discrete_lagrangian, m, q, q1, w, h)[1]
         return q1, solve_spd(m.later(h).metric(q1), arriving), report
+
+    def _onto_surface(
+        self, m: Mechanics, q: Array, u: Array, h: Array, equations: Callable, slope: Callable
+    ) -> tuple[Array, Report]:
+        """The velocity w of the flight that ends with c = 0: equations(w) = M^-1 dc(q)^T mu."""
+        n, mass, there, state = u.shape[0], m.metric(q), m.later(h), State(q, u)
+        z = solve_spd(mass, m.slopes(q).T)
+        nothing, fall = jnp.zeros(z.shape[1], q.dtype), h * solve_spd(mass, m.potential_gradient(q))
+        if is_syntactically_constant(slope, u):
+            matrix = slope(u)
+            free, reach = u - solve(matrix, equations(u)), solve(matrix, z)
+
+            def flown(mu):
+                return free + matvec(reach, mu)
+
+            def off(mu):
+                return there.holonomic(q + h * flown(mu)) / h
+
+            mu, report = solve_velocity(off, nothing, state, h, fall, mass, columns=reach)
+            return flown(mu), report
+
+        def both(x):
+            w, mu = x[:n], x[n:]
+            return jnp.concatenate([equations(w) - matvec(z, mu), there.holonomic(q + h * w) / h])
+
+        guess = jnp.concatenate([u, nothing])
+        x, report = solve_velocity(both, guess, state, h, fall, mass, columns=z)
+        return x[:n], report
 
     def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
         return solve_spd(m.metric(q0), legendre_minus(self.discrete_lagrangian, m, q0, q1, h))
@@ -255,11 +297,12 @@ class GNI(Reflecting):
         m = lower(system)
         free, natural = not m.constrained, m.natural
         order = ld.order if free else 2 if ld.symmetric else 1
+        straight = natural and Trait.HOLONOMIC not in m.traits and constant(m, "metric", "potential")
         return Claims(
             order,
-            energy=self.restart_every is None and natural and constant(m, "metric", "potential"),
+            energy=self.restart_every is None and straight,
             reversible=ld.symmetric and self.restart_every is None and natural,
-            on_constraint=free,
+            on_constraint=m.given.isdisjoint(("constraints", "frame")),
             fibred=True,
         )
 

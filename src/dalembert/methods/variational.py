@@ -62,6 +62,9 @@ class VariationalDLA(Method):
     library are lam = -lam'/h. The unknowns are u = (q2 - q1)/h and lam. Without constraints these are the discrete
     Euler-Lagrange equations. The state is (q, v) with v = P M^-1 p^+ = P M^-1 p^-. The part of p normal to D does not
     enter, so a start (q0, v0) leaves nothing to choose. On Lie groups, use Retraction("exp") as discrete Lagrangian.
+    With position constraints, dc(q1)^T mu' stands beside A(q1)^T lam', and c(q2) = 0 beside A_d(q1, q2) = 0. D is the
+    kernel of [A; dc], so that dc v = 0, too. With the trapezoidal rule and without one-forms this is SHAKE
+    [hairer2006] VII.1.4. If c depends on time, it is taken at the end of the step.
     Memory: M^-1 p^+ and the multipliers, for output only. The multipliers are those at the beginning of the step, to
     order 2 if the rules are symmetric. The first step has the exact multipliers at the start, because there is no
     earlier step whose p^+ would determine them.
@@ -77,8 +80,8 @@ class VariationalDLA(Method):
 
     @property
     def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The traits that its discrete Lagrangian supports."""
-        return self.discrete_lagrangian.supports
+        """The traits that its discrete Lagrangian supports, and position constraints."""
+        return self.discrete_lagrangian.supports | {Trait.HOLONOMIC}
 
     def init(self, m: Mechanics, state: State, h: Array) -> VariationalMemory:
         q, v, here = state.q, state.v, m.at(state.t)
@@ -104,27 +107,25 @@ class VariationalDLA(Method):
         z = solve_spd(mass, m.rows(q0).T)
         # Multipliers are in units of velocity, so that one measure of corrections serves all unknowns.
         size = jnp.maximum(jnp.max(jnp.abs(z), initial=0.0), jnp.finfo(z.dtype).tiny)
-        p0 = matvec(mass, v0)
+        p0, there = matvec(mass, v0), m.later(h)
+        on_surface = Trait.HOLONOMIC in m.traits
 
         def equations(x):
             u, kick = x[:n], x[n:] / size
             q1 = ld.moved(m, q0, u, h)
             departing = ld.departing(m, q0, q1, u, h)
-            return jnp.concatenate(
-                [
-                    solve_spd(mass, departing - p0) - matvec(z, kick),
-                    constraint_value(self.discrete_constraint, m, q0, q1, u, h),
-                ]
-            )
+            conditions = [constraint_value(self.discrete_constraint, m, q0, q1, u, h)]
+            if on_surface:
+                conditions.append(there.holonomic(q1) / h)
+            return jnp.concatenate([solve_spd(mass, departing - p0) - matvec(z, kick), *conditions])
 
         guess = jnp.concatenate([v0, jnp.zeros(z.shape[1], q0.dtype)])
-        x, report = solve_velocity(
-            equations, guess, State(q0, v0), h, jnp.zeros_like(v0), mass, columns=z / size
-        )
+        fall = h * solve_spd(mass, m.potential_gradient(q0)) if on_surface else jnp.zeros_like(v0)
+        x, report = solve_velocity(equations, guess, State(q0, v0), h, fall, mass, columns=z / size)
         u = x[:n]
         q1 = ld.moved(m, q0, u, h)
         before, arriving = ld.partial_derivatives(m, q0, q1, u, h)
-        return Solved(q1, solve_spd(m.later(h).metric(q1), arriving), report, -before, u)
+        return Solved(q1, solve_spd(there.metric(q1), arriving), report, -before, u)
 
     def output(self, m: Mechanics, state: State, memory: VariationalMemory, h: Array) -> tuple[Array, Array]:
         return state.v, memory.lam

@@ -18,6 +18,7 @@ from dalembert.model.description import check_system, shape_of
 from dalembert.model.geometry import (
     acceleration,
     along_allowed,
+    along_surface,
     moving_energy,
     multipliers,
     nearest_allowed,
@@ -68,6 +69,7 @@ __all__ = [
     "Trait",
     "acceleration",
     "along_allowed",
+    "along_surface",
     "as_arrays",
     "check_start",
     "check_system",

@@ -35,6 +35,17 @@ def nearest_velocity(system: System | Mechanics, q: Array, x: Array) -> Array:
     return drift + project(m, q, x - drift)
 
 
+def along_surface(system: System | Mechanics, q: Array, x: Array) -> Array:
+    """The velocity nearest to x, in the kinetic metric, that position constraints allow: dc v = -dc/dt; x itself if
+    there are none. It need not satisfy the other constraints."""
+    m = lower(system)
+    if Trait.HOLONOMIC not in m.traits:
+        return x
+    slopes = m.slopes(q)
+    off = matvec(slopes, x)
+    return x - _raised(m.metric(q), slopes, off - m.rates(q) if Trait.AFFINE in m.traits else off)
+
+
 def onto_surface(system: System | Mechanics, q: Array) -> Array:
     """q after one step of Newton's method towards c(q) = 0, the shortest in the kinetic metric.
 

@@ -390,9 +390,9 @@ class Mechanics(eqx.Module):
             found = (
                 matvec(a, self.own("drift", q)) if "drift" in self.given else jnp.zeros(a.shape[0], q.dtype)
             )
-        return jnp.concatenate([found, self._rates(q)]) if Trait.HOLONOMIC in self.traits else found
+        return jnp.concatenate([found, self.rates(q)]) if Trait.HOLONOMIC in self.traits else found
 
-    def _rates(self, q: Array) -> Array:
+    def rates(self, q: Array) -> Array:
         """-dc/dt at constant q, one number per position constraint, to which dc v must be equal."""
         if self.chord is not None:
             return self.chord.rates
