@@ -14,6 +14,7 @@ from dalembert.bodies.shapes import (
     Shape,
     Surface,
     Wheel,
+    gap,
     touch,
 )
 
@@ -40,5 +41,6 @@ __all__ = [
     "Surface",
     "Wheel",
     "assemble",
+    "gap",
     "touch",
 ]

@@ -13,6 +13,7 @@ from dalembert.bodies.shapes import (
     Ground,
     Plane,
     Pose,
+    gap,
     number,
     perpendicular,
     positive,
@@ -121,21 +122,21 @@ class Contact(Piece):
     def gives(self):
         return frozenset({"holonomic", *(["constraints"] if self.rolls else [])})
 
-    def _touch(self, of: Places, shape_of: Callable[[str], Any]):
-        ground = self.on.name if isinstance(self.on, Named) else None
-        surface = self.on if ground is None else shape_of(ground)
-        return touch(shape_of(self.body), of(self.body), surface, of(ground)), ground
+    def _pair(self, of: Places, shape_of: Callable[[str], Any]) -> tuple[Any, Pose, Any, Pose]:
+        """The shape of the body, its pose, the ground, and the ground's pose."""
+        if isinstance(self.on, Named):
+            return shape_of(self.body), of(self.body), shape_of(self.on.name), of(self.on.name)
+        return shape_of(self.body), of(self.body), self.on, of(None)
 
     def positions(self, of, shape_of):
-        return [self._touch(of, shape_of)[0].gap]
+        return [gap(*self._pair(of, shape_of))]
 
     def rows(self, of, shape_of):
         if not self.rolls:
             return []
-        found, ground = self._touch(of, shape_of)
-        one, other = of(self.body), of(ground)
-        x = found.point
-        return [_slip(one, self.body, other, ground, x, x, d) for d in perpendicular(found.normal)]
+        x, normal = touch(*self._pair(of, shape_of))
+        one, ground = self.names if len(self.names) == 2 else (self.body, None)
+        return [_slip(of(one), one, of(ground), ground, x, x, d) for d in perpendicular(normal)]
 
     def draw(self, of):
         return self.on.draw() if isinstance(self.on, Ground) else []

@@ -11,7 +11,7 @@ from jax import Array
 
 from dalembert.model import scene
 from dalembert.model.scene import Part
-from dalembert.numerics import is_traced, matvec, newton
+from dalembert.numerics import compiled, is_traced, matvec, newton
 
 
 def positive(name: str, value: Any) -> Any:
@@ -21,7 +21,7 @@ def positive(name: str, value: Any) -> Any:
     number(name, value)
     if not float(value) > 0:
         raise ValueError(f"{name} must be positive, got {value!r}")
-    return value
+    return float(value)
 
 
 def number(name: str, value: Any) -> None:
@@ -254,27 +254,58 @@ class Cylinder(Ground):
         return scene.tube(self.radius, -2 * self.radius, self.radius, jnp.stack([x, y, self.axis], axis=1))
 
 
-class Touch(eqx.Module):
-    """Where a shape is nearest to a surface: the point of the shape, the normal there, and the gap between the two."""
-
-    point: Array
-    normal: Array
-    gap: Array
-
-
-def touch(shape: Shape, pose: Pose, ground: Any, under: Pose = WORLD) -> Touch:
-    """The point of the shape at which `level` of the ground is least; there the normals of both are opposite.
+def touch(shape: Shape, pose: Pose, ground: Any, under: Pose = WORLD) -> tuple[Array, Array]:
+    """The point of the shape at which `level` of the ground is least, where the normals of both are opposite, and the
+    normal of the ground there.
 
     NaN if it is not found, as where a hollow ground is more curved than the shape.
     """
+    x = _point(shape, pose, ground, under)
+    return x, _normal(x, ground, under)
+
+
+def _is_known(shape: Shape, ground: Any) -> bool:
+    """The normal of a plane is the same everywhere, and that at the point nearest to the middle of a ball is known."""
+    return ground.flat or (ground.exact and isinstance(shape, Ball))
+
+
+def _point(shape: Shape, pose: Pose, ground: Any, under: Pose) -> Array:
     middle = pose.point(shape.centre)
     x = _nearest(_normal(middle, ground, under), shape, pose)
-    # The normal of a plane is the same everywhere, and that at the point nearest to the middle of a ball is known.
-    if not ground.flat and not (ground.exact and isinstance(shape, Ball)):
-        size = jnp.sum(jnp.abs(x)) + jnp.sum(jnp.abs(x - middle))
-        x, info = newton(lambda x: _apart(x, shape, pose, ground, under), x, 1 / size)
-        x = jnp.where(info.converged & _is_least(x, shape, pose, ground, under), x, jnp.nan)
-    return Touch(x, _normal(x, ground, under), _level(x, ground, under))
+    if _is_known(shape, ground):
+        return x
+    return _solved(x, middle, shape, pose, ground, under)
+
+
+@compiled  # one run asks for the same contact some sixty times, and tracing it takes a third of a second
+def _solved(x: Array, middle: Array, shape: Shape, pose: Pose, ground: Any, under: Pose) -> Array:
+    size = jnp.sum(jnp.abs(x)) + jnp.sum(jnp.abs(x - middle))
+    x, info = newton(lambda x: _apart(x, shape, pose, ground, under), x, 1 / size)
+    return jnp.where(info.converged & _is_least(x, shape, pose, ground, under), x, jnp.nan)
+
+
+def gap(shape: Shape, pose: Pose, ground: Any, under: Pose = WORLD) -> Array:
+    """The least level of the ground on the shape: zero where they touch."""
+    if _is_known(shape, ground):
+        return _level(_point(shape, pose, ground, under), ground, under)
+    return _gap(shape, pose, ground, under)
+
+
+@jax.custom_jvp
+def _gap(shape: Shape, pose: Pose, ground: Any, under: Pose) -> Array:
+    return _level(_point(shape, pose, ground, under), ground, under)
+
+
+@_gap.defjvp
+def _(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    """The level is least, so it does not change with the direction in which the point of the shape is farthest."""
+    _, pose, ground, under = primals
+    direction = matvec(pose.turn.T, -_normal(_point(*primals), ground, under))
+
+    def there(shape: Shape, pose: Pose, ground: Any, under: Pose) -> Array:
+        return _level(pose.point(shape.farthest(direction)), ground, under)
+
+    return jax.jvp(there, primals, tangents)
 
 
 def _is_least(*given: Any) -> Array:
