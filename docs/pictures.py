@@ -51,6 +51,7 @@ GLIDE = [0, 0, 0.2, 0, -0.9], [ALONG * np.cos(0.2), ALONG * np.sin(0.2), TURNING
 RUNS = {name: Run() for name in da.zoo.__all__} | {
     "AppellHamel": Run(60, method=CHETAEV),
     "BallInCylinder": Run(50),
+    "BallOnSurface": Run(100),
     "BallOnTurntable": Run(50, parameters={"radius": 0.5}),
     "Bicycle": Run(160),
     "ChaplyginSleigh": Run(180, 0.1),
@@ -63,6 +64,7 @@ RUNS = {name: Run() for name in da.zoo.__all__} | {
     "KnifeEdge": Run(120, 0.1),
     "MobileRobot": Run(100),
     "PendulumCVT": Run(30, times=1),
+    "Rattleback": Run(400),
     "RollingDisk": Run(100, start=([0, 0, 0, 0], [-2.0, 0, 2.0, 0.5])),
     "RoundBody": Run(60, method=LIE),
     "RouthSphere": Run(60, times=4),

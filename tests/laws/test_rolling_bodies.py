@@ -603,3 +603,151 @@ def test_veselovas_body_has_an_invariant_measure():
 
     assert divergence(0.5) < 1e-8  # 1e-5^2 times third derivatives of up to 50
     assert min(divergence(power) for power in (0.0, -0.5, 1.0)) > 1e-3
+
+
+# ---- a ball on a surface ------------------------------------------------------------------------------------
+
+
+class SphericalBowl(zoo.BallOnSurface):
+    """The inside of a sphere of radius `first`, for which the centre moves on a sphere."""
+
+    def height(self, x, y):
+        return self.first - jnp.sqrt(self.first**2 - x**2 - y**2)
+
+
+def newton_euler(ball, q, v):
+    """w' by hand: m c'' = F - m g e3, k m a^2 w' = -a n x F, and c' = a w x n, differentiated."""
+    n, a, mass, k, g = (
+        np.asarray(ball.normal(q)),
+        *(float(x) for x in (ball.radius, ball.mass, ball.k, ball.gravity)),
+    )
+    dn = np.asarray(jax.jacfwd(ball.normal)(jnp.asarray(q))) @ v
+    w, weight = v[2:], np.array([0.0, 0.0, -mass * g])
+
+    def residual(dw):
+        force = mass * a * (np.cross(dw, n) + np.cross(w, dn)) - weight
+        return k * mass * a**2 * dw + a * np.cross(n, force)
+
+    rest = residual(np.zeros(3))
+    return np.linalg.solve(np.stack([residual(e) - rest for e in np.eye(3)], axis=1), -rest)
+
+
+def test_a_ball_on_a_surface_obeys_newton_and_euler():
+    draw = np.random.default_rng(8)
+    for ball in (zoo.BallOnSurface(), SphericalBowl(first=2.0, radius=0.4, k=0.6, mass=1.3)):
+        for x, y, dx, dy, spin in draw.uniform(-0.9, 0.9, (4, 5)) * [1, 1, 2, 2, 10]:
+            q, v = map(np.asarray, ball.rolling(x, y, dx, dy, spin))
+            found, lam = da.acceleration(ball, q, v)
+            # Accelerations up to 500, solved from linear equations of condition below 100.
+            np.testing.assert_allclose(found[2:], newton_euler(ball, q, v), rtol=0, atol=1e-10)
+            assert np.max(np.abs(lam)) > 1e-3
+
+
+def test_a_ball_in_a_spherical_bowl_is_a_spherical_pendulum():
+    """At the angle th from the bottom, W^2 (R - a) cos(th) = g/(1 + k) makes a horizontal circle; w.n stays."""
+    bowl = SphericalBowl(first=2.0, radius=0.5)
+    angle, length = 0.6, 1.5
+    rate = np.sqrt(G / 1.4 / (length * np.cos(angle)))
+    contact = 2.0 * np.sin(angle)
+    start = bowl.rolling(contact, 0.0, 0.0, contact * rate)
+    sol = da.simulate(bowl, da.Reference(), *start, h=0.05, steps=100)
+    circle = contact * np.stack([np.cos(rate * sol.t), np.sin(rate * sol.t)], axis=1)
+    np.testing.assert_allclose(sol.q[:, :2], circle, rtol=0, atol=1e-10)  # the reference's tolerance
+    q, v = bowl.rolling(0.7, 0.2, -0.5, 1.0, spin=6.0)
+    sol = da.simulate(bowl, da.Reference(), q, v, h=0.05, steps=100)
+    about = along(lambda q, v: jnp.sum(v[2:] * bowl.normal(q)), sol)
+    np.testing.assert_allclose(about, 6.0, rtol=0, atol=1e-10)
+    other = zoo.BallOnSurface()
+    sol = da.simulate(other, da.Reference(), *other.start("spinning"), h=0.05, steps=100)
+    assert np.ptp(along(lambda q, v: jnp.sum(v[2:] * other.normal(q)), sol)) > 0.1  # not on other surfaces
+
+
+def test_the_frame_method_keeps_the_ball_on_the_surface():
+    ball = zoo.BallOnSurface()
+    errors = []
+    fine = da.simulate(ball, da.Reference(), *ball.start("spinning"), h=0.1, steps=10).q[-1]
+    for steps in (100, 200):
+        sol = da.simulate(ball, da.FrameGradient(), *ball.start("spinning"), h=1 / steps, steps=steps)
+        assert np.ptp(sol.energy()) < 1e-13 * steps  # rounding of energies of size ten
+        assert np.max(sol.constraint_residual()) < 1e-13
+        errors.append(np.max(np.abs(sol.q[-1] - fine)))
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.02)  # order 2, up to h^2
+
+
+# ---- the rattleback -------------------------------------------------------------------------------------------
+
+
+def stone_flow(stone, u, w):
+    """(w', u') in the body by hand: M' = M x w + m r' x (w x r) + m g r x u for M = I w + m r x (w x r), u' = u x w
+    (Borisov and Mamaev), with r the vector to the contact."""
+    m, g = float(stone.mass), float(stone.gravity)
+    squares = np.array([stone.first, stone.second, stone.third]) ** 2
+    inertia = np.array(
+        [[stone.inertia1, stone.product, 0], [stone.product, stone.inertia2, 0], [0, 0, stone.inertia3]]
+    )
+    du, size = np.cross(u, w), np.sqrt(squares @ u**2)
+    r = np.array([0, 0, stone.offset]) - squares * u / size
+    dr = -squares * du / size + squares * u * (squares @ (u * du)) / size**3
+
+    def momentum(w, r):
+        return inertia @ w + m * np.cross(r, np.cross(w, r))
+
+    about = momentum(w, r)
+    right = np.cross(about, w) + m * np.cross(dr, np.cross(w, r)) + m * g * np.cross(r, u)
+    # M depends on r, too; what r' adds is known.
+    right = right - m * (np.cross(dr, np.cross(w, r)) + np.cross(r, np.cross(w, dr)))
+    matrix = np.stack([momentum(e, r) for e in np.eye(3)], axis=1)
+    return np.linalg.solve(matrix, right), du
+
+
+def test_the_rattleback_obeys_the_equations_of_the_literature():
+    stone = zoo.Rattleback(gravity=5.0, mass=1.3)
+    for turn, w in zip(random_turns(6, 5), np.random.default_rng(6).uniform(-3, 3, (6, 3)), strict=True):
+        u = turn[2]
+        drift = -turn @ np.cross(w, np.asarray(stone.contact(u)))
+        found = da.acceleration(
+            stone, np.concatenate([turn.reshape(9), [0.1, -0.3]]), np.concatenate([w, drift[:2]])
+        )[0]
+        expected = stone_flow(stone, u, w)[0]
+        # Accelerations up to 1e3 from equations whose matrix has a condition of up to 1e3.
+        np.testing.assert_allclose(found[:3], expected, rtol=0, atol=1e-11 * (1 + np.max(np.abs(expected))))
+
+
+def growth(stone, spin):
+    """The largest growth rate of small oscillations about an upright spin, by differences of the equations by hand."""
+    y, e = np.array([0.0, 0.0, 1.0, 0.0, 0.0, spin]), 1e-6
+
+    def flow(y):
+        dw, du = stone_flow(stone, y[:3], y[3:])
+        return np.concatenate([du, dw])
+
+    matrix = np.stack([(flow(y + e * x) - flow(y - e * x)) / (2 * e) for x in np.eye(6)], axis=1)
+    values = np.linalg.eigvals(matrix)
+    return values[np.argmax(values.real)]
+
+
+def test_the_rattleback_reverses_one_way_sooner_than_the_other():
+    stone = zoo.Rattleback()
+    # Both senses are unstable, by two kinds of oscillation: pitching grows fast in one, rolling slowly in the other.
+    fast, slow = growth(stone, -5.0), growth(stone, 5.0)
+    assert fast.real > 5 * slow.real > 0
+    runs = {
+        x: da.simulate(stone, da.FrameGradient(), *stone.spinning(x), h=0.01, steps=1000) for x in (-5.0, 5.0)
+    }
+    for sol in runs.values():
+        assert np.ptp(sol.energy()) < 1e-13  # rounding of 1000 steps of energies of size 0.1
+    assert np.min(runs[-5.0].v[:, 2]) < -4.9
+    assert np.max(runs[-5.0].v[:, 2]) > 4.0  # it has turned round
+    assert np.min(runs[5.0].v[:, 2]) > 4.5  # and does not do so the other way
+    # Without the product of inertia there is no preferred sense: nothing grows.
+    even = zoo.Rattleback(product=0.0)
+    assert abs(growth(even, 5.0).real - growth(even, -5.0).real) < 1e-6
+
+
+def test_small_oscillations_of_the_rattleback_grow_as_the_linearised_motion_does():
+    stone = zoo.Rattleback()
+    sol = da.simulate(stone, da.Reference(), *stone.spinning(-5.0, lean=1e-7), h=0.01, steps=500)
+    size = np.log(np.hypot(sol.q[:, 6], sol.q[:, 7]))
+    # A line through the logarithm of an oscillating size, over more than ten periods, after the other modes are small.
+    slope = np.polyfit(sol.t[300:], size[300:], 1)[0]
+    assert slope == pytest.approx(growth(stone, -5.0).real, rel=0.05)
