@@ -80,7 +80,7 @@ class BallOnSurface(System):
 
     def scene(self, t, q):
         at = self.centre(q)
-        reach = 1.2 * jnp.maximum(jnp.asarray(self.first, float), jnp.asarray(self.second, float))
+        reach = 0.8 * jnp.maximum(jnp.asarray(self.first, float), jnp.asarray(self.second, float))
         return [
             *scene.net(self.height, reach),
             scene.trace(at),
