@@ -380,6 +380,32 @@ def test_a_blade_skates_on_a_slope_like_the_knife_edge():
     np.testing.assert_allclose(sol.q[:, 9:] @ turn[:, 2], 0.0, atol=1e-13)
 
 
+def test_a_car_with_four_wheels_drives_on_a_circle():
+    """Only five of the eight constraints are independent: three points hold the car down, two wheels steer it."""
+    radius = 3.0  # of the middle of the rear axle, about the point (-1, 3)
+    corners = [(x, y) for x in (-1.0, 1.0) for y in (-0.5, 0.5)]
+    along = [(radius - y, x + 1.0, 0.0) for x, y in corners]  # normal to the line to the centre of the circle
+    wheels = [b.Blade("car", at=(*at, 0.0), along=way) for at, way in zip(corners, along, strict=True)]
+    rate = 0.5
+    car = b.Body(
+        "car", 2.0, (0.4, 0.9, 1.2), velocity=rate * np.array([radius, 1.0, 0.0]), spin=(0.0, 0.0, rate)
+    )
+    with pytest.warns(da.ConstraintWarning, match="constraints"):
+        sol = run(b.assemble(car, wheels), h=0.02, steps=100)
+    assert sol.multipliers.shape[1] == 8
+    angle = rate * sol.t
+    middle = np.stack(
+        [-1 + np.cos(angle) + radius * np.sin(angle), radius + np.sin(angle) - radius * np.cos(angle)], axis=1
+    )
+    np.testing.assert_allclose(
+        sol.q[:, 9:11], middle, rtol=0, atol=1e-3
+    )  # order 2: h^2 w^2/24 of a radius of 3
+    np.testing.assert_allclose(sol.q[:, 11], 0.0, atol=1e-13)
+    weight = sol.position_multipliers[5:]
+    # The floor carries the weight; of all ways to share it, the least squares give each wheel the same.
+    np.testing.assert_allclose(weight, 2.0 * G / 4, rtol=1e-9)
+
+
 # ---- springs, dampers, motors ------------------------------------------------------------------------------------
 
 
