@@ -68,6 +68,21 @@ class Varying(da.System):
         return jnp.array([[jnp.cos(q[3]), jnp.sin(q[3]), 0.4 * q[1], 0.0, 0.5]])
 
 
+class Rod(da.GroupSystem):
+    """A rod of SO(3) x R^3 whose tip stays at the origin."""
+
+    group = da.groups.Product(da.groups.SO3(), da.groups.Rn(3))
+
+    def inertia(self):
+        return jnp.diag(jnp.array([0.4, 0.5, 0.6, 1.0, 1.0, 1.0]))
+
+    def potential(self, q):
+        return 9.8 * q[11]
+
+    def holonomic(self, q):
+        return q[9:] + q[:9].reshape(3, 3) @ jnp.array([0.0, 0.0, 1.0])
+
+
 class Pendulums(da.System):
     """A spherical double pendulum in Cartesian coordinates: position constraints alone."""
 
@@ -613,18 +628,6 @@ class TestEverythingElse:
 
     def test_on_a_group(self):
         """A rod of SO(3) x R^3 whose tip stays at the origin is a spherical pendulum; the reference keeps the tip."""
-
-        class Rod(da.GroupSystem):
-            group = da.groups.Product(da.groups.SO3(), da.groups.Rn(3))
-
-            def inertia(self):
-                return jnp.diag(jnp.array([0.4, 0.5, 0.6, 1.0, 1.0, 1.0]))
-
-            def potential(self, q):
-                return 9.8 * q[11]
-
-            def holonomic(self, q):
-                return q[9:] + q[:9].reshape(3, 3) @ jnp.array([0.0, 0.0, 1.0])
 
         q = jnp.concatenate([jnp.eye(3).reshape(-1), jnp.array([0.0, 0.0, -1.0])])
         start = da.start(Rod(), q, [0.8, 0.5, 0.3, 0.0, 0.0, 0.0])

@@ -82,9 +82,6 @@ class Body(eqx.Module):
             )
 
 
-ENTRIES = tuple(f"R{i}{j}" for i in (1, 2, 3) for j in (1, 2, 3))
-
-
 class Assembly(GroupSystem):
     """Rigid bodies, with contacts, joints, springs, dampers and motors, under gravity.
 
@@ -125,11 +122,13 @@ class Assembly(GroupSystem):
 
     @property
     def coordinates(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple(f"{body.name}.{x}" for body in self.bodies for x in (*ENTRIES, "x", "y", "z"))
+        return tuple(f"{body.name}.{x}" for body in self.bodies for x in (*SO3().coordinates, "x", "y", "z"))
 
     @property
     def velocity_names(self) -> tuple[str, ...]:
-        return tuple(f"{body.name}.{x}" for body in self.bodies for x in ("w1", "w2", "w3", "vx", "vy", "vz"))
+        return tuple(
+            f"{body.name}.{x}" for body in self.bodies for x in (*SO3().velocities, "vx", "vy", "vz")
+        )
 
     def defines(self, name: str) -> bool:
         """Whether the function is given; those of pieces are if some piece needs them."""

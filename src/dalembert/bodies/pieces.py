@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -14,6 +13,7 @@ from dalembert.bodies.shapes import (
     Plane,
     Pose,
     gap,
+    normal_of,
     number,
     perpendicular,
     positive,
@@ -66,15 +66,13 @@ class Piece(eqx.Module):
         return []
 
 
-def _slip(
-    one: Pose, name: str, other: Pose, second: str | None, a: Array, b: Array, direction: Array
-) -> Rows:
+def _slip(of: Places, body: str, other: str | None, a: Array, b: Array, direction: Array) -> Rows:
     """The velocity, along a direction, of a body's particle at a relative to the other body's particle at b.
 
     It is also the covector of a force `direction` at a, and of its opposite at b.
     """
-    rows = [(name, one.row(a, direction))]
-    return rows if second is None else [*rows, (second, -other.row(b, direction))]
+    rows = [(body, of(body).row(a, direction))]
+    return rows if other is None else [*rows, (other, -of(other).row(b, direction))]
 
 
 class Named(eqx.Module):
@@ -135,8 +133,8 @@ class Contact(Piece):
         if not self.rolls:
             return []
         x, normal = touch(*self._pair(of, shape_of))
-        one, ground = self.names if len(self.names) == 2 else (self.body, None)
-        return [_slip(of(one), one, of(ground), ground, x, x, d) for d in perpendicular(normal)]
+        ground = self.on.name if isinstance(self.on, Named) else None
+        return [_slip(of, self.body, ground, x, x, d) for d in perpendicular(normal)]
 
     def draw(self, of):
         return self.on.draw() if isinstance(self.on, Ground) else []
@@ -175,7 +173,7 @@ class Blade(Piece):
     def rows(self, of, shape_of):
         pose = of(self.body)
         point = pose.point(self.at)
-        sideways = jnp.cross(_normal(self.on, point), pose.direction(self.along))
+        sideways = jnp.cross(normal_of(point, self.on), pose.direction(self.along))
         return [[(self.body, pose.row(point, sideways / jnp.sqrt(jnp.sum(sideways**2))))]]
 
     def draw(self, of):
@@ -184,12 +182,24 @@ class Blade(Piece):
         return [*self.on.draw(), scene.rod(point - 0.3 * along, point + 0.3 * along, 0.02)]
 
 
-def _normal(ground: Any, x: Array) -> Array:
-    slope = jax.grad(ground.level)(x)
-    return slope / jnp.sqrt(jnp.sum(slope**2))
+class Link(Piece):
+    """Something between a point of a body and a point of another one, or of space."""
+
+    body: eqx.AbstractVar[str]
+    other: eqx.AbstractVar[str | None]
+    at: eqx.AbstractVar[Array]
+    at_other: eqx.AbstractVar[Array]
+
+    @property
+    def names(self):
+        return (self.body, self.other)
+
+    def ends(self, of: Places) -> tuple[Array, Array]:
+        """Both points, in space."""
+        return of(self.body).point(self.at), of(self.other).point(self.at_other)
 
 
-class BallJoint(Piece):
+class BallJoint(Link):
     """A point of one body stays at a point of another; without the other, at a point of space."""
 
     gives = frozenset({"holonomic"})
@@ -199,12 +209,9 @@ class BallJoint(Piece):
     at: Array = eqx.field(default=(0.0, 0.0, 0.0), converter=lambda x: vector("at", x))
     at_other: Array = eqx.field(default=(0.0, 0.0, 0.0), converter=lambda x: vector("at_other", x))
 
-    @property
-    def names(self):
-        return (self.body, self.other)
-
     def positions(self, of, shape_of):
-        apart = of(self.body).point(self.at) - of(self.other).point(self.at_other)
+        a, b = self.ends(of)
+        apart = a - b
         return [apart[0], apart[1], apart[2]]
 
     def draw(self, of):
@@ -235,7 +242,7 @@ class Hinge(BallJoint):
         return [scene.rod(point - 0.15 * axis, point + 0.15 * axis, 0.04)]
 
 
-class Spring(Piece):
+class Spring(Link):
     """A spring between points of two bodies, or of a body and space: k (distance - length)^2 / 2."""
 
     body: str = eqx.field(static=True)
@@ -245,25 +252,18 @@ class Spring(Piece):
     at: Array = eqx.field(default=(0.0, 0.0, 0.0), converter=lambda x: vector("at", x))
     at_other: Array = eqx.field(default=(0.0, 0.0, 0.0), converter=lambda x: vector("at_other", x))
 
-    @property
-    def names(self):
-        return (self.body, self.other)
-
-    def _ends(self, of: Places) -> tuple[Array, Array]:
-        return of(self.body).point(self.at), of(self.other).point(self.at_other)
-
     def potential(self, of):
-        a, b = self._ends(of)
+        a, b = self.ends(of)
         square = jnp.sum((a - b) ** 2)
         # Where the distance is zero, a spring without length is smooth and any other is not.
         distance = jnp.sqrt(jnp.where(square > 0, square, 1.0)) * (square > 0)
         return 0.5 * self.stiffness * (square - 2 * self.length * distance + self.length**2)
 
     def draw(self, of):
-        return [scene.spring(*self._ends(of))]
+        return [scene.spring(*self.ends(of))]
 
 
-class Damper(Piece):
+class Damper(Link):
     """A damper between points of two bodies, or of a body and space: `damping` times the velocity between them.
 
     The force acts along the line between the points; where they coincide there is none. With `straight=False` it is
@@ -278,20 +278,16 @@ class Damper(Piece):
     straight: bool = eqx.field(static=True, default=True)
     gives = frozenset({"forces"})
 
-    @property
-    def names(self):
-        return (self.body, self.other)
-
     def forces(self, of, rates):
-        a, b = of(self.body).point(self.at), of(self.other).point(self.at_other)
+        a, b = self.ends(of)
         relative = rates(self.body, a) - rates(self.other, b)
         if self.straight:
             square = jnp.sum((a - b) ** 2)
             relative = (a - b) * jnp.sum((a - b) * relative) / jnp.where(square > 0, square, 1.0)
-        return _slip(of(self.body), self.body, of(self.other), self.other, a, b, -self.damping * relative)
+        return _slip(of, self.body, self.other, a, b, -self.damping * relative)
 
     def draw(self, of):
-        return [scene.rod(of(self.body).point(self.at), of(self.other).point(self.at_other), 0.05)]
+        return [scene.rod(*self.ends(of), 0.05)]
 
 
 class Motor(Piece):

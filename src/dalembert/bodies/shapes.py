@@ -261,7 +261,7 @@ def touch(shape: Shape, pose: Pose, ground: Any, under: Pose = WORLD) -> tuple[A
     NaN if it is not found, as where a hollow ground is more curved than the shape.
     """
     x = _point(shape, pose, ground, under)
-    return x, _normal(x, ground, under)
+    return x, normal_of(x, ground, under)
 
 
 def _is_known(shape: Shape, ground: Any) -> bool:
@@ -271,7 +271,7 @@ def _is_known(shape: Shape, ground: Any) -> bool:
 
 def _point(shape: Shape, pose: Pose, ground: Any, under: Pose) -> Array:
     middle = pose.point(shape.centre)
-    x = _nearest(_normal(middle, ground, under), shape, pose)
+    x = _nearest(normal_of(middle, ground, under), shape, pose)
     if _is_known(shape, ground):
         return x
     return _solved(x, middle, shape, pose, ground, under)
@@ -300,7 +300,7 @@ def _gap(shape: Shape, pose: Pose, ground: Any, under: Pose) -> Array:
 def _(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     """The level is least, so it does not change with the direction in which the point of the shape is farthest."""
     _, pose, ground, under = primals
-    direction = matvec(pose.turn.T, -_normal(_point(*primals), ground, under))
+    direction = matvec(pose.turn.T, -normal_of(_point(*primals), ground, under))
 
     def there(shape: Shape, pose: Pose, ground: Any, under: Pose) -> Array:
         return _level(pose.point(shape.farthest(direction)), ground, under)
@@ -323,7 +323,8 @@ def _level(x: Array, ground: Any, under: Pose) -> Array:
     return ground.level(under.inside(x))
 
 
-def _normal(x: Array, ground: Any, under: Pose) -> Array:
+def normal_of(x: Array, ground: Any, under: Pose = WORLD) -> Array:
+    """The direction in which the level of the ground grows at a point of space."""
     slope = jax.grad(_level)(x, ground, under)
     return slope / jnp.sqrt(jnp.sum(slope**2))
 
@@ -335,7 +336,7 @@ def _nearest(normal: Array, shape: Shape, pose: Pose) -> Array:
 
 def _apart(x: Array, shape: Shape, pose: Pose, ground: Any, under: Pose) -> Array:
     """Zero if the shape is farthest, against the normal at x, at x itself."""
-    return x - _nearest(_normal(x, ground, under), shape, pose)
+    return x - _nearest(normal_of(x, ground, under), shape, pose)
 
 
 def perpendicular(direction: Array) -> tuple[Array, Array]:
