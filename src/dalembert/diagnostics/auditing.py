@@ -414,7 +414,7 @@ def _momenta(system: System) -> dict[str, Callable]:
     """The momenta of horizontal symmetries (constant sections), which the exact motion keeps."""
 
     def momentum(section):
-        return lambda q, v: jnp.sum(section(q) * (system.generators(q).T @ (system.metric(q) @ v)))
+        return lambda q, v: jnp.sum(section(q) * (system.generators(q).T @ lower(system).momentum(q, v)))
 
     q = jnp.zeros(system.dimension)
     sections = system.sections().items()

@@ -228,6 +228,10 @@ class CoupledSystem(eqx.Module):
         return self.kappa, self.f
 
 
+_AROUND = 0.1
+"""The velocity for which momenta are compared with those of a kinetic energy."""
+
+
 @compiled
 def _facts(m: Mechanics, configurations: Array) -> dict[str, Array]:
     """The quantities that `CoupledSystem.of` needs, at each configuration."""
@@ -242,6 +246,10 @@ def _facts(m: Mechanics, configurations: Array) -> dict[str, Array]:
             "pull": jax.grad(m.potential)(q),
             "at zero": jax.grad(m.potential)(0 * q),
             "frame": jnp.asarray(q.shape[0] - a.shape[0]),
+            # dL/dv - M v, at rest and for one velocity along each coordinate
+            "excess": jax.vmap(lambda v: m.momentum(q, v) - m.metric(q) @ v)(
+                _AROUND * jnp.eye(q.shape[0] + 1)[:, 1:]
+            ),
         }
 
     return jax.vmap(at)(configurations)
@@ -255,6 +263,8 @@ def _why_not(facts: dict[str, np.ndarray], i: int) -> str | None:
         return np.all(np.abs(x) <= TOLERANCE * max(1.0, float(np.max(np.abs(scale)))))
 
     metric, stiffness = facts["metric"], facts["stiffness"]
+    if not small(facts["excess"], metric):
+        return "the Lagrangian is not kinetic minus potential energy"
     if not small(metric - metric[0], metric):
         return "the mass matrix is not constant"
     if not small(metric[:, i, other], metric):

@@ -18,6 +18,7 @@ from dalembert.diagnostics.stepmap import as_shared
 from dalembert.discrete import projectors
 from dalembert.kernels import over_rows
 from dalembert.methods import Method, Reflecting
+from dalembert.methods.legendre import is_general, momentum, velocity
 from dalembert.model import (
     Mechanics,
     System,
@@ -137,13 +138,14 @@ def _phase_step(shared: Any, q: Array, z: Array) -> tuple[Array, Array, Array, A
     system, method, h = shared
     n = z.shape[0] // 2
     near = system.space.displaced(q, z[:n])
-    q1, plus, _ = method.free_step(system, near, solve_spd(system.metric(near), z[n:]), h)
+    u = velocity(system, near, z[n:], solve_spd(system.metric(near), z[n:]))
+    q1, plus, _ = method.free_step(system, near, u, h)
     _, own = method.reflect(system, q1, plus)
-    return near, q1, plus, matvec(system.metric(q1), own)
+    return near, q1, plus, momentum(system, q1, own)
 
 
 def _state(system: System, q: Array, u: Array) -> Array:
-    return jnp.concatenate([jnp.zeros_like(u), matvec(system.metric(q), u)])
+    return jnp.concatenate([jnp.zeros_like(u), momentum(lower(system), q, u)])
 
 
 def _determinant(shared: Any, q: Array, u: Array) -> Array:
@@ -191,8 +193,11 @@ def _symplectic(shared: Any, q: Array, u: Array) -> Array:
 
         (here, there), (near, q1, plus, p1) = jax.jacfwd(moved, has_aux=True)(z)
         here, there = _as_velocities(system, near, here), _as_velocities(system, q1, there)
-        beyond = system.relative(q1, plus)
-        kick = 2 * matvec(projectors(system, q1)[1].T, matvec(system.metric(q1), beyond))
+        if is_general(system):
+            kick = momentum(system, q1, plus) - p1
+        else:
+            beyond = system.relative(q1, plus)
+            kick = 2 * matvec(projectors(system, q1)[1].T, matvec(system.metric(q1), beyond))
         return jnp.stack([matvec(here.T, z[n:]), matvec(there.T, p1), matvec(there.T, kick)])
 
     derivative = jax.jacfwd(forms)(_state(system, q, u))

@@ -411,6 +411,16 @@ class Scalars:
         self.plan = Plan([node for array in outputs for node in array.flat])
 
     @property
+    def is_zero(self) -> bool:
+        """Whether all results are zero, whatever the arguments are."""
+        return all(node.is_const and node.value == 0 for node in self.plan.outputs)
+
+    def reads(self, inputs: Iterable[int]) -> bool:
+        """Whether the results depend on any of these entries of the arguments."""
+        wanted = set(inputs)
+        return any(node.op == "input" and node.value in wanted for node in self.plan.needed.values())
+
+    @property
     def operations(self) -> int:
         """The number of scalar operations that are left."""
         return sum(

@@ -25,6 +25,7 @@ from dalembert.discrete import (
 from dalembert.kernels import over_rows
 from dalembert.methods.base import Claims, Method, Report, State, Status, solve_velocity
 from dalembert.methods.gni import half_kick
+from dalembert.methods.legendre import allowed_velocity, is_general, mass_at, momentum, velocity
 from dalembert.model import (
     Mechanics,
     System,
@@ -32,7 +33,6 @@ from dalembert.model import (
     acceleration,
     as_arrays,
     lower,
-    nearest_velocity,
     total_energy,
 )
 from dalembert.numerics import matvec, newton, solve, solve_spd
@@ -84,6 +84,7 @@ class EDLA(Method):
     library are lam = -lam' divided by the mean of the two step sizes. They are those at the beginning of the step that
     ends at a row, to order 2; the first step has the exact multipliers at the start. Without constraints this is the
     symplectic-energy-momentum integrator.
+    L may be any Lagrangian, also one that is not kinetic minus potential energy.
     h is the size of the first step only. Steps that conserve the energy exist as long as G keeps its sign
     (`edla_well_posedness`). Near a zero of G there is none, except for a few h that happen to step over it. There the
     run ends with Status.NO_ROOT or Status.NONPOSITIVE_H; the method does not invent a step. `continuation=True`
@@ -106,8 +107,8 @@ class EDLA(Method):
 
     @property
     def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The traits that its discrete Lagrangian supports."""
-        return self.discrete_lagrangian.supports
+        """The traits that its discrete Lagrangian supports, and Lagrangians of any kind."""
+        return self.discrete_lagrangian.supports | {Trait.GENERAL_LAGRANGIAN}
 
     def __check_init__(self):
         for name in ("continuation", "pin"):
@@ -127,7 +128,7 @@ class EDLA(Method):
     def beginning(self, m: Mechanics, state: Any, p: Array, energy: Array) -> Start:
         """The quantities that the equations need, at a state with momentum p."""
         here, q = m.at(state.t), state.q
-        mass, forms = here.metric(q), here.rows(q)
+        mass, forms = mass_at(here, q, state.v), here.rows(q)
         size = jnp.max(jnp.abs(solve_spd(mass, forms.T)), initial=0.0)
         size = jnp.maximum(size, jnp.finfo(q.dtype).tiny)
         return Start(state.t, q, p, state.v, mass, forms, here.offsets(q), energy, size)
@@ -162,7 +163,9 @@ class EDLA(Method):
     def init(self, m: Mechanics, state: Any, h: Array) -> EDLAMemory:
         here, q, v = m.at(state.t), state.q, state.v
         # Half a kick less than on the constraint, as if a step had arrived here; the part along A^T does not matter.
-        p = matvec(here.metric(q), 2 * v - half_kick(here, q, v, h))
+        p = momentum(here, q, 2 * v - half_kick(here, q, v, h))
+        if is_general(m):
+            p = momentum(here, q, half_kick(here, q, v, -h))
         s = self.beginning(m, state, p, jnp.zeros_like(h))
         guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
         # The energy that makes h the size of the first step.
@@ -192,7 +195,7 @@ class EDLA(Method):
         _, arriving = self.discrete_lagrangian.spacetime_derivatives(m, s.t, s.q, q1, u, h1)
         new = state.moved(q1, state.v, h1)
         there = m.at(new.t)
-        v1 = nearest_velocity(there, q1, solve_spd(there.metric(q1), arriving[1:]))
+        v1 = allowed_velocity(there, q1, velocity(there, q1, arriving[1:], u))
         kept = self.pin and m.natural
         energy = jnp.where(continued, -arriving[0], s.energy) if kept else -arriving[0]
         lam = jnp.where(memory.begun > 0, 2 * kick / (h1 + last), memory.lam)
@@ -467,7 +470,7 @@ def _indicator(shared: Any, t: Array, q: Array, v: Array) -> Array:
         jnp.sqrt(jnp.sum(x * matvec(here.metric(q), x))) for x in (v, acceleration(here, q, v)[0])
     )
     reach = 0.03 * jnp.minimum(speed / (change + jnp.finfo(q.dtype).tiny), 1.0)
-    s = method.beginning(system, State(q, v, t), matvec(here.metric(q), v), total_energy(here, q, v))
+    s = method.beginning(system, State(q, v, t), momentum(here, q, v), total_energy(here, q, v))
     guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
     steps = reach * jnp.arange(1, 4) / 3
     energies = jax.vmap(lambda h: method.eliminated(system, s, h, guess)[0])(jnp.concatenate([steps, -steps]))

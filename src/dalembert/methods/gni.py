@@ -22,16 +22,23 @@ from dalembert.discrete import (
 from dalembert.discrete.lagrangians import MAPS, is_one_of, is_whole, plain, pull
 from dalembert.groups import coadjoint
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
+from dalembert.methods.legendre import (
+    allowed_velocity,
+    is_general,
+    mass_at,
+    momentum,
+    reactions,
+    tangent_velocity,
+    velocity,
+)
 from dalembert.model import (
     Group,
     Mechanics,
     System,
     Trait,
     acceleration,
-    along_surface,
     lower,
     multipliers,
-    nearest_velocity,
     project,
     reaction,
 )
@@ -59,7 +66,11 @@ class ReflectingMemory(NamedTuple):
 
 def half_kick(m: Mechanics, q: Array, v: Array, h: Array) -> Array:
     """v + (h/2) M^-1 A^T lam with the multipliers of the exact motion; with position constraints, what they allow."""
-    return along_surface(m, q, v + 0.5 * h * reaction(m, q, acceleration(m, q, v)[1]))
+    lam = acceleration(m, q, v)[1]
+    if is_general(m):
+        p = momentum(m, q, v) + 0.5 * h * matvec(m.rows(q).T, lam)
+        return tangent_velocity(m, q, velocity(m, q, p, v))
+    return tangent_velocity(m, q, v + 0.5 * h * reaction(m, q, lam))
 
 
 class Reflecting(Method):
@@ -95,8 +106,10 @@ class Reflecting(Method):
 
     def reflect(self, m: Mechanics, q: Array, plus: Array) -> tuple[Array, Array]:
         """P u and (P - Q) u for u = M^-1 p^+, of which position constraints first take what they do not allow."""
-        plus = along_surface(m, q, plus)
-        v = nearest_velocity(m, q, plus)
+        plus = tangent_velocity(m, q, plus)
+        v = allowed_velocity(m, q, plus)
+        if is_general(m):
+            return v, velocity(m, q, 2 * momentum(m, q, v) - momentum(m, q, plus), 2 * v - plus)
         return v, 2 * v - plus
 
     def init(self, m: Mechanics, state: State, h: Array) -> ReflectingMemory:
@@ -114,7 +127,7 @@ class Reflecting(Method):
                 )
 
             z = jnp.concatenate([q, v, clock[None]])
-            u = along_surface(here, q, self.departure(here, q, extrapolated_step(field, z, h)[:n], h))
+            u = tangent_velocity(here, q, self.departure(here, q, extrapolated_step(field, z, h)[:n], h))
         return ReflectingMemory(u, jnp.zeros((), jnp.int32))
 
     def step(self, m: Mechanics, state: State, memory: ReflectingMemory, h: Array):
@@ -132,14 +145,19 @@ class Reflecting(Method):
 
     def output(self, m: Mechanics, state: State, memory: ReflectingMemory, h: Array) -> tuple[Array, Array]:
         here, q = m.at(state.t), state.q
-        lam = multipliers(here, q, (memory.u - state.v) * (2 / h))
+        if is_general(m):
+            lam = reactions(here, q, state.v, momentum(here, q, memory.u) - momentum(here, q, state.v)) * (
+                2 / h
+            )
+        else:
+            lam = multipliers(here, q, (memory.u - state.v) * (2 / h))
         if Trait.HOLONOMIC in m.traits:  # u has no part along dc
             forms = here.velocity_rows(q).shape[0]
             lam = jnp.concatenate([lam[:forms], acceleration(here, q, state.v)[1][forms:]])
         return memory.u, lam
 
     def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, ReflectingMemory]:
-        return State(q, nearest_velocity(m, q, u)), ReflectingMemory(u, jnp.zeros((), jnp.int32))
+        return State(q, allowed_velocity(m, q, u)), ReflectingMemory(u, jnp.zeros((), jnp.int32))
 
     def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
         return u - 2 * project(m, q, u)  # swaps p^- and -p^+
@@ -225,6 +243,8 @@ class GNI(Reflecting):
     along dc(q2)^T, so that dc M^-1 p^+ = 0. The reflection acts within ker dc, and so does the parasitic part of u. If
     the equations are linear in u, only mu is found by iteration. The multipliers of position constraints are those of
     the exact motion at (q, v). If c depends on time, it is taken at the end of the flight.
+    If L is not kinetic minus potential energy, (p^+ + p^-)/2 is the momentum dL/dv of a velocity in D, and p^+ - p^- is
+    a combination of the one-forms, which determines p^-; u is then the velocity with the momentum p^-.
     Memory: u = M^-1 p^-; see Reflecting.
     Erratum: L_d is scaled as an action; the projectors must be those of the kinetic metric.
     """
@@ -232,11 +252,11 @@ class GNI(Reflecting):
     discrete_lagrangian: DiscreteLagrangian = eqx.field(
         default=Midpoint(), converter=lambda x: as_lagrangian(x, "GNI")
     )
-    supports = Reflecting.supports | {Trait.AFFINE, Trait.TIMED, Trait.HOLONOMIC}
+    supports = Reflecting.supports | {Trait.AFFINE, Trait.TIMED, Trait.HOLONOMIC, Trait.GENERAL_LAGRANGIAN}
 
     def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
-        mass = m.metric(q)
-        p = matvec(mass, u)
+        mass = mass_at(m, q, u)
+        p = momentum(m, q, u)
 
         def equations(w):
             return solve_spd(
@@ -252,13 +272,13 @@ class GNI(Reflecting):
             w, report = solve_velocity(equations, u, State(q, u), h, jnp.zeros_like(u), mass)
         q1 = q + h * w
         arriving = partial_derivatives(self.discrete_lagrangian, m, q, q1, w, h)[1]
-        return q1, solve_spd(m.later(h).metric(q1), arriving), report
+        return q1, velocity(m.later(h), q1, arriving, w), report
 
     def _onto_surface(
         self, m: Mechanics, q: Array, u: Array, h: Array, equations: Callable, slope: Callable
     ) -> tuple[Array, Report]:
         """The velocity w of the flight that ends with c = 0: equations(w) = M^-1 dc(q)^T mu."""
-        n, mass, there, state = u.shape[0], m.metric(q), m.later(h), State(q, u)
+        n, mass, there, state = u.shape[0], mass_at(m, q, u), m.later(h), State(q, u)
         z = solve_spd(mass, m.slopes(q).T)
         nothing, fall = jnp.zeros(z.shape[1], q.dtype), h * solve_spd(mass, m.potential_gradient(q))
         if is_syntactically_constant(slope, u):
@@ -283,7 +303,7 @@ class GNI(Reflecting):
         return x[:n], report
 
     def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
-        return solve_spd(m.metric(q0), legendre_minus(self.discrete_lagrangian, m, q0, q1, h))
+        return velocity(m, q0, legendre_minus(self.discrete_lagrangian, m, q0, q1, h), (q1 - q0) / h)
 
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
         check_rules(system, q0, v0, t0, self.discrete_lagrangian)
@@ -301,7 +321,7 @@ class GNI(Reflecting):
         return Claims(
             order,
             energy=self.restart_every is None and straight,
-            reversible=ld.symmetric and self.restart_every is None and natural,
+            reversible=ld.symmetric and self.restart_every is None and natural and not is_general(m),
             on_constraint=m.given.isdisjoint(("constraints", "frame")),
             fibred=True,
         )

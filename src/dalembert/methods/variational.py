@@ -20,6 +20,7 @@ from dalembert.discrete import (
 )
 from dalembert.methods.base import Claims, Method, Report, State, solve_velocity
 from dalembert.methods.gni import half_kick
+from dalembert.methods.legendre import allowed_velocity, is_general, mass_at, momentum, reactions, velocity
 from dalembert.model import (
     Mechanics,
     System,
@@ -27,7 +28,6 @@ from dalembert.model import (
     acceleration,
     lower,
     multipliers,
-    nearest_velocity,
 )
 from dalembert.numerics import matvec, solve_spd
 
@@ -65,6 +65,8 @@ class VariationalDLA(Method):
     With position constraints, dc(q1)^T mu' stands beside A(q1)^T lam', and c(q2) = 0 beside A_d(q1, q2) = 0. D is the
     kernel of [A; dc], so that dc v = 0, too. With the trapezoidal rule and without one-forms this is SHAKE
     [hairer2006] VII.1.4. If c depends on time, it is taken at the end of the step.
+    If L is not kinetic minus potential energy, dL/dv takes the place of M v: v is the velocity in D whose momentum
+    dL/dv differs from p^+ by A^T nu, and M^-1 p stands for the velocity with the momentum p.
     Memory: M^-1 p^+ and the multipliers, for output only. The multipliers are those at the beginning of the step, to
     order 2 if the rules are symmetric. The first step has the exact multipliers at the start, because there is no
     earlier step whose p^+ would determine them.
@@ -81,21 +83,27 @@ class VariationalDLA(Method):
     @property
     def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The traits that its discrete Lagrangian supports, and position constraints."""
-        return self.discrete_lagrangian.supports | {Trait.HOLONOMIC}
+        general = (
+            {Trait.GENERAL_LAGRANGIAN} if Trait.COORDINATES in self.discrete_lagrangian.supports else set()
+        )
+        return self.discrete_lagrangian.supports | {Trait.HOLONOMIC} | general
 
     def init(self, m: Mechanics, state: State, h: Array) -> VariationalMemory:
         q, v, here = state.q, state.v, m.at(state.t)
         lam = acceleration(here, q, v)[1]
-        return VariationalMemory(2 * v - half_kick(here, q, v, h), lam, jnp.zeros((), q.dtype))
+        return VariationalMemory(half_kick(here, q, v, -h), lam, jnp.zeros((), q.dtype))
 
     def step(self, m: Mechanics, state: State, memory: VariationalMemory, h: Array):
         q0, here = state.q, m.at(state.t)
         q1, plus, report, departing, _ = self.solved(here, q0, state.v, h)
         # The constraint changed the velocity at q0 by M^-1 p^- - M^-1 p^+.
-        lam = multipliers(here, q0, solve_spd(here.metric(q0), departing) - memory.plus) / h
+        if is_general(m):
+            lam = reactions(here, q0, state.v, departing - momentum(here, q0, memory.plus)) / h
+        else:
+            lam = multipliers(here, q0, solve_spd(here.metric(q0), departing) - memory.plus) / h
         lam = jnp.where(memory.begun > 0, lam, memory.lam)
         new = state.moved(q1, plus, h)
-        v1 = nearest_velocity(m.at(new.t), q1, plus)
+        v1 = allowed_velocity(m.at(new.t), q1, plus)
         return new._replace(v=v1), VariationalMemory(plus, lam, jnp.ones_like(memory.begun)), report
 
     def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
@@ -103,11 +111,11 @@ class VariationalDLA(Method):
 
     def solved(self, m: Mechanics, q0: Array, v0: Array, h: Array) -> Solved:
         """The step from (q0, v0)."""
-        n, mass, ld = v0.shape[0], m.metric(q0), self.discrete_lagrangian
+        n, mass, ld = v0.shape[0], mass_at(m, q0, v0), self.discrete_lagrangian
         z = solve_spd(mass, m.rows(q0).T)
         # Multipliers are in units of velocity, so that one measure of corrections serves all unknowns.
         size = jnp.maximum(jnp.max(jnp.abs(z), initial=0.0), jnp.finfo(z.dtype).tiny)
-        p0, there = matvec(mass, v0), m.later(h)
+        p0, there = momentum(m, q0, v0), m.later(h)
         on_surface = Trait.HOLONOMIC in m.traits
 
         def equations(x):
@@ -125,7 +133,7 @@ class VariationalDLA(Method):
         u = x[:n]
         q1 = ld.moved(m, q0, u, h)
         before, arriving = ld.partial_derivatives(m, q0, q1, u, h)
-        return Solved(q1, solve_spd(there.metric(q1), arriving), report, -before, u)
+        return Solved(q1, velocity(there, q1, arriving, u), report, -before, u)
 
     def output(self, m: Mechanics, state: State, memory: VariationalMemory, h: Array) -> tuple[Array, Array]:
         return state.v, memory.lam
@@ -149,7 +157,11 @@ class VariationalDLA(Method):
         symmetric = ld.symmetric and (free or constraint.symmetric)
         order = ld.order if free else 2 if symmetric else 1
         return Claims(
-            order, energy=False, reversible=symmetric and m.natural, on_constraint=True, fibred=True
+            order,
+            energy=False,
+            reversible=symmetric and m.natural and not is_general(m),
+            on_constraint=True,
+            fibred=True,
         )
 
     @property
