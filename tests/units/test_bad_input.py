@@ -140,9 +140,12 @@ def test_methods_refuse_what_they_are_not_defined_for(method):
 
 
 @pytest.mark.parametrize("method", [da.DLA(), da.FrameGradient()])
-def test_general_lagrangians_are_for_the_reference(method):
+def test_general_lagrangians_are_not_for_all_methods(method):
     magnetic = da.system(coordinates=("x", "y"), lagrangian=lambda q, v: 0.5 * v @ v + q[0] * v[1])
-    with pytest.raises(ValueError, match=r"quadratic in v, minus a potential.*Use Reference"):
+    with pytest.raises(
+        ValueError,
+        match=r"quadratic in v, minus a potential.*Use VariationalDLA\(\), GNI\(\), EDLA\(\) or Reference\(\)",
+    ):
         da.simulate(magnetic, method, [0.0, 0.0], [1.0, 0.0], h=0.1, steps=1)
     sol = da.simulate(magnetic, da.Reference(), [0.0, 0.0], [1.0, 0.0], h=0.1, steps=10)
     # A charge in a unit magnetic field moves on a unit circle.

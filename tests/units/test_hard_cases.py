@@ -56,7 +56,7 @@ def test_gyroscopic_terms_that_vanish_at_the_start_are_noticed():
     system = da.system(
         coordinates=("x", "y"), lagrangian=lambda q, v: 0.5 * v @ v + q[0] * v[1] - q[1] * v[0]
     )
-    with pytest.raises(ValueError, match=r"Use Reference\(\)"):
+    with pytest.raises(ValueError, match=r"Use VariationalDLA\(\), GNI\(\), EDLA\(\) or Reference\(\)"):
         da.simulate(system, da.FrameGradient(), [0.0, 0.0], [1.0, 0.0], h=0.1, steps=1)
 
 
