@@ -787,3 +787,50 @@ def test_a_number_in_a_module_counts(tmp_path, monkeypatch, how):
     assert abs(end() + 1.0) < 1e-12
     monkeypatch.setattr(package.numbers, "rate", 1.0)
     assert abs(end() + 0.5) < 1e-12
+
+
+class FarAway(da.System):
+    """A free particle near its start; around x = 60 its mass grows, or a magnetic field turns it."""
+
+    coordinates = ("x", "y")
+    heavier: float = 0.0
+    field: float = 0.0
+
+    def lagrangian(self, q, v):
+        there = jnp.exp(-((q[0] - 60.0) ** 2))
+        return 0.5 * (1 + self.heavier * there) * (v @ v) + self.field * there * v[1]
+
+
+@pytest.mark.parametrize(
+    ("system", "method"),
+    [
+        (FarAway(field=5.0), da.FrameGradient()),
+        (FarAway(field=5.0), da.Composition(da.FrameGradient(), 4)),
+        (FarAway(field=5.0), da.LeapFrog()),
+        (FarAway(heavier=5.0), da.LeapFrog()),
+        (FarAway(heavier=5.0), da.DLA01()),
+    ],
+)
+def test_a_system_that_is_of_another_kind_far_from_the_start(system, method):
+    """The run once went through the field as if it were not there, by 82 units, and said that all was well."""
+    start = {"q0": [0.0, 0.0], "v0": [1.0, 0.2], "h": 0.1, "steps": 700}
+    sol = da.simulate(system, method, **start, throw=False)
+    assert sol.status is da.Status.NOT_DEFINED
+    assert 50 < sol.q[-1, 0] < 60
+    assert "start a run near here" in sol.message
+    with pytest.raises(ValueError, match=r"minus a potential|constant mass matrix"):
+        da.simulate(system, method, **start | {"q0": [58.0, 0.0]})
+
+    inside = jax.jit(lambda v: da.simulate(system, method, **start | {"v0": v}))(jnp.array([1.0, 0.2]))
+    assert da.Status.from_code(int(inside.code)) is da.Status.NOT_DEFINED
+    assert int(inside.steps) == sol.steps
+    assert np.isnan(np.asarray(inside.q[-1])).all()
+
+    many = da.ensemble(
+        system, method, np.zeros((2, 2)), np.array([[1.0, 0.2], [-1.0, 0.2]]), h=0.1, steps=700
+    )
+    assert [da.Status.from_code(int(x)) for x in many.code] == [da.Status.NOT_DEFINED, da.Status.OK]
+
+    exact = da.simulate(system, da.Reference(), **start)
+    allowed = da.simulate(system, da.VariationalDLA(), **start)
+    assert np.max(np.abs(allowed.q - exact.q)) < 0.05  # an error of order h^2 = 0.01

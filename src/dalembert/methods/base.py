@@ -63,7 +63,8 @@ _REMEDIES = {
     Status.OFF_CONSTRAINT: "start with a velocity that the constraint allows, or say project=True",
     Status.NOT_DEFINITE: "check that masses and moments of inertia are positive",
     Status.NO_ELEMENT: "start with an element of the group",
-    Status.NOT_DEFINED: _EXACTLY,
+    Status.NOT_DEFINED: "start a run near here, outside of jax.jit and jax.grad; its error says which of the two it "
+    "is, and which methods take such a system",
     Status.CONTRADICTION: _EXACTLY,
     Status.OFF_SURFACE: "start at a configuration that satisfies them, such as one that da.start finds, or say "
     "project=True",

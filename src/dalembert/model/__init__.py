@@ -49,7 +49,16 @@ from dalembert.model.redundancy import (
     with_kept,
 )
 from dalembert.model.rheonomic import RheonomicSystem, SpaceTime
-from dalembert.model.sampling import TOLERANCE, Sample, faults_around, is_symmetric, observed, sample
+from dalembert.model.sampling import (
+    TOLERANCE,
+    Sample,
+    faults_around,
+    is_linear_momentum,
+    is_symmetric,
+    observed,
+    same_mass,
+    sample,
+)
 from dalembert.model.symmetry import Symmetry
 from dalembert.model.systems import Kept, Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
@@ -77,6 +86,7 @@ __all__ = [
     "faults_around",
     "from_module",
     "independent_rows",
+    "is_linear_momentum",
     "is_symmetric",
     "kind_from_module",
     "least_norm",
@@ -104,6 +114,7 @@ __all__ = [
     "real_numbers",
     "redundancy_in_words",
     "refuse_masked",
+    "same_mass",
     "sample",
     "scene",
     "shape_of",

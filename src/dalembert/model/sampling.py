@@ -166,24 +166,34 @@ def units(mass: Any) -> Any:
 
 
 def is_constant_metric(found: Sample) -> Any:
-    """Whether the mass matrix is the same at the start and around it, with each entry in units of the diagonal."""
-    around, unit = found.around["mass"], units(found.mass)
-    off = abs(around - found.mass) > TOLERANCE * unit[:, None] * unit
-    return ~(off & _finite(around)).any()
+    """Whether the mass matrix is the same at the start and around it."""
+    return same_mass(found.around["mass"], found.mass).all()
+
+
+def same_mass(some: Any, mass: Any) -> Any:
+    """Whether mass matrices equal another one, with each entry in units of the diagonal; one answer per matrix."""
+    unit = units(mass)
+    off = abs(some - mass) > TOLERANCE * unit[:, None] * unit
+    return ~(off & _finite(some, 2)).any((-2, -1))
 
 
 def is_mechanical(found: Sample) -> Any:
-    """Whether the Lagrangian is kinetic energy, quadratic in v, minus a potential, that is, whether dL/dv = M v.
+    """Whether the Lagrangian is kinetic energy, quadratic in v, minus a potential, that is, whether dL/dv = M v."""
+    if "momentum" not in found.around:
+        return np.True_
+    return is_linear_momentum(*(found.around[name] for name in ("mass", "velocity", "momentum"))).all()
+
+
+def is_linear_momentum(mass: Any, velocity: Any, momentum: Any) -> Any:
+    """Whether momenta are M v; one answer per momentum.
 
     The test compares momenta, because a large potential would drown the difference between energies.
     """
-    if "momentum" not in found.around:
-        return np.True_
-    mass, momentum, velocity = (found.around[name] for name in ("mass", "momentum", "velocity"))
     expected = (mass @ velocity[..., None])[..., 0]
     unit = units(mass)
-    bound = TOLERANCE * (unit * abs(velocity) + abs(expected) / unit).max(1, keepdims=True) * unit
-    return ~((abs(momentum - expected) > bound) & _finite(momentum) & _finite(expected)).any()
+    bound = TOLERANCE * (unit * abs(velocity) + abs(expected) / unit).max(-1, keepdims=True) * unit
+    off = abs(momentum - expected) > bound
+    return ~(off & _finite(momentum, 1) & _finite(expected, 1)).any(-1)
 
 
 def is_symmetric(mass: Any) -> Any:
@@ -209,10 +219,9 @@ def changes_by_turns(found: Sample) -> dict[str, Any]:
     return result
 
 
-def _finite(x: Any) -> Any:
-    """Which samples are finite, with the axes of x."""
-    axes = tuple(range(1, x.ndim))
-    return (abs(x) < np.inf).all(axes, keepdims=True)
+def _finite(x: Any, axes: int) -> Any:
+    """Which samples are finite; each has so many axes, which stay."""
+    return (abs(x) < np.inf).all(tuple(range(-axes, 0)), keepdims=True)
 
 
 def _allowance(function: str, values: Any, sample: Sample) -> Any:

@@ -9,21 +9,24 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.methods import Method, State, Status
+from dalembert.methods.legendre import is_general
 from dalembert.model import (
     TOLERANCE,
     Mechanics,
     System,
     Trait,
     faults_around,
+    is_linear_momentum,
     is_symmetric,
     least_norm,
     lower,
     nearest_velocity,
     off_surface,
+    same_mass,
     still_follow,
     violates,
 )
-from dalembert.numerics import compiled, solve_spd
+from dalembert.numerics import compiled, is_syntactically_constant, solve_spd
 
 CAPACITY = 8192
 """The number of rows that a chunk can save; it is fixed, so that no compiled shape depends on the number of steps."""
@@ -104,6 +107,20 @@ def _rank_holds(m: Mechanics, q: Array, v: Array, mass: Array) -> Array:
     return fine & still_follow(m, q) if m.redundant else fine
 
 
+def _still_defined(m: Mechanics, before: State, after: State, supports: frozenset[Trait]) -> Array | None:
+    """Whether a method with these traits is defined at the end of a step, too; None if the formulas show that it is.
+
+    The checks before a run look around its start, and the system may be of another kind farther away.
+    """
+    checks = []
+    if Trait.VARYING_MASS not in supports and not is_syntactically_constant(m.at(after.t).metric, after.q):
+        checks.append(same_mass(m.at(after.t).metric(after.q), m.at(before.t).metric(before.q)))
+    if Trait.GENERAL_LAGRANGIAN not in supports and is_general(m):
+        there = m.at(after.t)
+        checks.append(is_linear_momentum(there.metric(after.q), after.v, there.momentum(after.q, after.v)))
+    return jnp.all(jnp.stack(checks)) if checks else None
+
+
 def first_carry(system: System, method: Method, start: State, h: Array) -> Carry:
     """The state of the loop before its first step."""
     memory = method.init(lower(system), start, h)
@@ -146,14 +163,15 @@ def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
 
 def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:
     """The state of the loop after one more step, which is valid only if its code is that of success."""
-    m = lower(system)
-    state, memory, report = method.step(m, _with_time(carry, h), carry.memory, h)
+    m, before = lower(system), _with_time(carry, h)
+    state, memory, report = method.step(m, before, carry.memory, h)
     if carry.state.t is None:
         state = state._replace(t=carry.t0 + (carry.step + 1) * h)
     # A sum is finite only if all its terms are. The potential may be undefined although its gradient is not. It is
     # evaluated at the end of the step, full turns included, because the step may have computed parts of it there.
     here, turns = m.at(state.t), carry.turns
     potential = here.potential(state.q)
+    defined = _still_defined(m, before, state, method.supports)
     if system.angles:
         is_angle = np.array([name in system.angles for name in system.coordinates])
         more = jnp.where(is_angle, jnp.round(state.q * (1 / (2 * np.pi))), 0.0)
@@ -167,9 +185,12 @@ def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:
     code = jnp.where(finite, code, Status.NOT_FINITE.code).astype(jnp.int32)
     if report.trouble is not None:
         code = jnp.where(report.trouble == Status.OK.code, code, report.trouble)
+    failed = code != Status.OK.code
     if m.redundant:
-        fine = still_follow(here, state.q) | (code != Status.OK.code)
+        fine = still_follow(here, state.q) | failed
         code = jnp.where(fine, code, Status.RANK.code).astype(jnp.int32)
+    if defined is not None:
+        code = jnp.where(defined | failed, code, Status.NOT_DEFINED.code).astype(jnp.int32)
     residual = report.residual.astype(carry.residual.dtype)
     return Carry(state, memory, turns, carry.step + 1, code, residual, carry.t0)
 
