@@ -137,6 +137,19 @@ def test_a_ball_on_a_surface_is_that_of_the_zoo():
     np.testing.assert_allclose(end, other.centre(fine.q[-1]), rtol=0, atol=2e-7)
 
 
+@pytest.mark.parametrize("tilt", [0.0, 0.01])
+def test_a_ball_rolls_from_the_top_of_a_hill(tilt):
+    """At the top the first guess of the contact is exact for some points of a step, but not for all."""
+    ball = b.Body(
+        "ball", 2.0, 0.4 * 2.0 * 0.5**2, b.Ball(0.5), at=(0, 0, 0.5), velocity=(1, 0, 0), spin=(0, 2, 0)
+    )
+    hill = b.Surface(lambda x, y: tilt * x - 0.3 * (x**2 + y**2))
+    sol = run(b.assemble(ball, b.Contact("ball", hill)), steps=60)
+    assert sol.q[-1, 9] > 0.5
+    height, speed = sol.q[:, 11], np.sum(sol.v[:, 3:] ** 2, axis=1)
+    np.testing.assert_allclose(0.7 * speed + G * height, 0.7 * speed[0] + G * height[0], rtol=1e-12)
+
+
 def test_an_ellipsoid_on_the_floor_is_the_rattleback():
     stone = zoo.Rattleback()
     q, v = stone.spinning(-3.0, lean=0.2)

@@ -578,6 +578,30 @@ def test_while_in_while_in_a_batch():
     same(function, 5, 3)
 
 
+def test_loops_of_members_inside_a_function_end_each_in_its_time():
+    """The members are those of the user's own jax.vmap. The first once decided when all of them end."""
+    n = np.array([1, 2, 7, 27, 97])
+    for order in (n, n[::-1]):
+        assert same(jax.vmap(collatz), order).tolist() == [compiled(collatz)(k) for k in order]
+    table = np.array([[1, 27, 3], [97, 2, 1]])
+    assert same(jax.vmap(jax.vmap(collatz)), table)[1, 0] == 118
+    assert same(jax.vmap(collatz), table, batch=True)[1, 0] == 118
+
+    def counted(x, n):
+        """A carry of which one part is the same for all members, one is a number and one a matrix."""
+        shared = jnp.arange(3.0)
+
+        def step(s):
+            return s[0] + 1, s[1], jnp.cos(s[2] + x[:, None] * s[1])
+
+        return lax.while_loop(lambda s: s[0] < n, step, (0, shared, jnp.outer(x, shared)))
+
+    x = np.random.default_rng(1).uniform(-1, 1, (4, 2))
+    same(jax.vmap(counted), x, np.array([0, 3, 7, 2]))
+    same(jax.vmap(counted, (0, None)), x, 5)
+    same(jax.vmap(counted, (None, 0)), x[0], np.array([4, 0, 1]))
+
+
 BRANCHES = [
     lambda x: lax.cond(x > 0, lambda: jnp.sqrt(x) + jnp.log(x), lambda: x * 2),
     lambda x: lax.switch((x > 0) + (x > 5).astype(int), [lambda x: -x, jnp.sqrt, lambda x: 1 / (x - 4.0)], x),

@@ -183,13 +183,28 @@ def _while(it: Interpreter, equation, *inputs):
     start = _flat(carry)
 
     def interpret(still: Sequence[int]) -> list[Region]:
-        regions = []
-        for jaxpr, consts in ((params["cond_jaxpr"], cond_consts), (params["body_jaxpr"], body_consts)):
-            region = Region([g.parameter(x.dtype) for x in start])
-            now = [start[i] if i in still else x for i, x in enumerate(region.parameters)]
-            region.results = _flat(it.closed(jaxpr, [*consts, *_unflat(now, carry)]))
-            regions.append(region)
-        return regions
+        condition, body = (Region([g.parameter(x.dtype) for x in start]) for _ in range(2))
+
+        def now(region: Region) -> list[Nodes]:
+            nodes = [start[i] if i in still else x for i, x in enumerate(region.parameters)]
+            return _unflat(nodes, carry)
+
+        def going(arrays: list[Nodes]) -> Nodes:
+            return it.closed(params["cond_jaxpr"], [*cond_consts, *arrays])[0]
+
+        condition.results = [functools.reduce(lambda a, b: g.op("or", a, b), going(now(condition)).flat)]
+        before = now(body)
+        after = it.closed(params["body_jaxpr"], [*body_consts, *before])
+        # Under vmap each member has its own answer, and those that are done stay as they are.
+        members = len(params["cond_jaxpr"].out_avals[0].shape)
+        if members:
+            each = going(before)
+            after = [
+                _chosen(g, each.reshape(*each.shape, *[1] * (x.ndim - members)), x, y)
+                for x, y in zip(before, after, strict=True)
+            ]
+        body.results = _flat(after)
+        return [condition, body]
 
     regions = interpret(())
     body = regions[1]
@@ -374,7 +389,12 @@ def _dot_general(it: Interpreter, equation, a: Nodes, b: Nodes) -> Nodes:
 @rule("select_n")
 @single
 def _select_n(it: Interpreter, equation, which: Nodes, *cases) -> Nodes:
-    shape, g = cases[0].shape, it.graph
+    return _chosen(it.graph, which, *cases)
+
+
+def _chosen(g: Graph, which: Nodes, *cases: Nodes) -> Nodes:
+    """Each entry from the case that `which` names."""
+    shape = cases[0].shape
     items = zip(*[x.flat for x in (np.broadcast_to(which, shape), *cases)], strict=True)
     # A truth value names one of two; a conditional of several members has a whole number instead.
     chosen = [
