@@ -150,6 +150,55 @@ def test_a_ball_rolls_from_the_top_of_a_hill(tilt):
     np.testing.assert_allclose(0.7 * speed + G * height, 0.7 * speed[0] + G * height[0], rtol=1e-12)
 
 
+def test_a_ball_leaves_a_sphere_where_the_ground_would_have_to_pull():
+    """Energy and the force along the normal: cos(angle) = (10 + 7 v0^2/(g L))/17 for a uniform ball, L between centres.
+
+    Newton's law, by differences of the velocities, gives the whole force.
+    """
+    mass, sphere, radius, fast = 1.5, 2.0, 0.25, 1.0
+    apart = sphere + radius
+    ball = b.Body(
+        "ball",
+        mass,
+        0.4 * mass * radius**2,
+        b.Ball(radius),
+        at=(0, 0, apart),
+        velocity=(fast, 0, 0),
+        spin=(0, fast / radius, 0),
+    )
+    dome = b.Surface(lambda x, y: jnp.sqrt(sphere**2 - x**2 - y**2))
+    system = b.assemble(ball, b.Contact("ball", dome))
+    h = 0.0025
+    sol = run(system, h=h, steps=480)
+    (touch,) = system.contacts(sol).values()
+    assert list(system.contacts(sol)) == ["ball on surface"]
+    leaves = int(np.argmax(touch.push < 0))
+    assert leaves > 0
+    assert np.all(touch.push[leaves:] < 0)
+    cosine = np.interp(0.0, -touch.push[leaves - 1 : leaves + 1], sol.q[leaves - 1 : leaves + 1, 11] / apart)
+    assert abs(cosine - (10 + 7 * fast**2 / (G * apart)) / 17) < 20 * h**2  # the order of the method
+    np.testing.assert_allclose(touch.point + radius * touch.normal, sol.q[:, 9:], rtol=0, atol=1e-14)
+    assert np.max(np.abs(touch.slip)) < 1e-14
+    pulled = mass * (np.gradient(sol.v[:, 3:], h, axis=0) + np.array([0, 0, G]))
+    assert np.max(np.abs(pulled - touch.force)[1:-1]) < 100 * h**2  # differences of order 2
+
+
+def test_contacts_of_bodies_that_slide_and_of_ensembles():
+    small = b.Body("small", 1.0, 0.1, b.Ball(0.5), at=(0, 0, 0.5), velocity=(2, 0, 0), spin=(0, 1, 3))
+    slides = b.assemble(small, b.Contact("small", rolls=False))
+    many = da.ensemble(
+        slides, da.FrameGradient(), *(np.stack([x, x]) for x in slides.start()), h=0.01, steps=5
+    )
+    touch = slides.contacts(many)["small on plane"]
+    assert touch.slip.shape == (2, 6, 3)
+    np.testing.assert_allclose(touch.slip, np.broadcast_to([1.5, 0, 0], (2, 6, 3)), atol=1e-14)
+    np.testing.assert_allclose(touch.force, np.broadcast_to([0, 0, G], (2, 6, 3)), atol=1e-12)
+    assert b.assemble(small).contacts(many) == {}
+    both = b.assemble([small, b.Body("other", 1.0, 0.1)], b.Contact("small"))
+    with pytest.raises(ValueError, match="with 24 numbers in q; this one has 12"):
+        both.contacts(many)
+
+
 def test_an_ellipsoid_on_the_floor_is_the_rattleback():
     stone = zoo.Rattleback()
     q, v = stone.spinning(-3.0, lean=0.2)

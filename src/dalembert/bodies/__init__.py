@@ -1,7 +1,7 @@
 """A vocabulary for rigid bodies: shapes, contacts, joints, springs, dampers and motors, which make a `System`."""
 
 from dalembert.bodies.assembly import Assembly, Body, assemble
-from dalembert.bodies.pieces import BallJoint, Blade, Contact, Damper, Hinge, Motor, Piece, Spring
+from dalembert.bodies.pieces import BallJoint, Blade, Contact, Damper, Hinge, Motor, Piece, Spring, Touch
 from dalembert.bodies.shapes import (
     WORLD,
     Ball,
@@ -39,6 +39,7 @@ __all__ = [
     "Shape",
     "Spring",
     "Surface",
+    "Touch",
     "Wheel",
     "assemble",
     "gap",

@@ -1,17 +1,19 @@
 """The system that bodies and what connects them make."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.bodies.pieces import Piece
+from dalembert.bodies.pieces import Contact, Piece, Touch
 from dalembert.bodies.shapes import WORLD, Pose, Shape, number, positive, vector
 from dalembert.groups import SO3, Group, Product, Rn
-from dalembert.model import GroupSystem, independent_rows, lower, nearest_start, scene
+from dalembert.model import GroupSystem, as_arrays, independent_rows, lower, nearest_start, scene
 from dalembert.model.scene import Part
 from dalembert.numerics import is_traced, jit_fast_compile, matvec
 
@@ -172,7 +174,7 @@ class Assembly(GroupSystem):
         of = self._places(q)
         return jnp.stack([self._spread(x) for piece in self.pieces for x in piece.rows(of, self._shape)])
 
-    def forces(self, q: Array, v: Array) -> Array:
+    def _rates(self, q: Array, v: Array):
         of = self._places(q)
 
         def rates(name: str | None, point: Array) -> Array:
@@ -181,9 +183,45 @@ class Assembly(GroupSystem):
             k, pose = 6 * self._index(name), of(name)
             return v[k + 3 : k + 6] + pose.direction(jnp.cross(v[k : k + 3], pose.inside(point)))
 
+        return rates
+
+    def forces(self, q: Array, v: Array) -> Array:
+        of, rates = self._places(q), self._rates(q, v)
         return sum(
             (self._spread([x]) for piece in self.pieces for x in piece.forces(of, rates)), jnp.zeros_like(v)
         )
+
+    def contacts(self, sol: Any) -> dict[str, Touch]:
+        """Where the bodies touch along a run or an ensemble of this system, how they slip there, and with what force
+        the ground acts on them, by "body on ground".
+
+        The forces come from the multipliers of the run. Contacts hold in both directions: where `push` is negative, a
+        real body would leave the ground.
+        """
+        found = [piece for piece in self.pieces if isinstance(piece, Contact)]
+        if not found:
+            return {}
+        *lead, numbers = np.shape(sol.q)
+        if numbers != self.dimension:
+            raise ValueError(
+                f"contacts needs a run of this system, with {self.dimension} numbers in q; this one has {numbers}"
+            )
+        rows = sol.q, sol.v, sol.position_multipliers, sol.velocity_multipliers
+        made = _touches(as_arrays(self), *(np.reshape(x, (math.prod(lead), np.shape(x)[-1])) for x in rows))
+        made = [jax.tree.map(lambda x: np.asarray(x).reshape(*lead, 3), touch) for touch in made]
+        labels = [piece.label for piece in found]
+        again = [labels[: k + 1].count(label) for k, label in enumerate(labels)]
+        named = [f"{label} ({n})" if n > 1 else label for label, n in zip(labels, again, strict=True)]
+        return dict(zip(named, made, strict=True))
+
+    def _touching(self, q: Array, v: Array, pushes: Array, grips: Array) -> list[Touch]:
+        of, rates, found = self._places(q), self._rates(q, v), []
+        for piece in self.pieces:
+            count, other = len(piece.positions(of, self._shape)), len(piece.rows(of, self._shape))
+            if isinstance(piece, Contact):
+                found.append(piece.touching(of, self._shape, rates, pushes[0], grips[:other]))
+            pushes, grips = pushes[count:], grips[other:]
+        return found
 
     def _spread(self, parts: list[tuple[str, Array]]) -> Array:
         """A covector on all velocities from its parts on those of some bodies."""
@@ -241,6 +279,11 @@ class Assembly(GroupSystem):
 
 _ROUNDING = 1e-12
 """States whose constraints are off by no more than this, in units of places and velocities, are taken as they are."""
+
+
+@jit_fast_compile
+def _touches(system: Assembly, *rows: Array) -> list[Touch]:
+    return jax.vmap(system._touching)(*rows)
 
 
 @jit_fast_compile

@@ -1,9 +1,10 @@
 """What connects bodies with each other and with the ground: contacts, joints, springs, dampers and motors."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -13,6 +14,7 @@ from dalembert.bodies.shapes import (
     Plane,
     Pose,
     gap,
+    level,
     normal_of,
     number,
     perpendicular,
@@ -27,6 +29,8 @@ from dalembert.numerics import matvec
 
 Places = Callable[[str | None], Pose]
 """The pose of a body by its name; None is what does not move."""
+Rates = Callable[[str | None, Array], Array]
+"""The velocity of a body's particle at a point."""
 Rows = list[tuple[str, Array]]
 """One one-form: for each body that it concerns, its part on (w, x')."""
 
@@ -57,7 +61,7 @@ class Piece(eqx.Module):
         """Its potential energy."""
         return 0.0
 
-    def forces(self, of: Places, rates: Callable[[str | None, Array], Array]) -> Rows:
+    def forces(self, of: Places, rates: Rates) -> Rows:
         """Covectors on (w, x') of bodies; `rates(name, point)` is the velocity of a body's particle at a point."""
         return []
 
@@ -136,8 +140,46 @@ class Contact(Piece):
         ground = self.on.name if isinstance(self.on, Named) else None
         return [_slip(of, self.body, ground, x, x, d) for d in perpendicular(normal)]
 
+    @property
+    def label(self) -> str:
+        """What touches what."""
+        return (
+            f"{self.body} on {self.on.name if isinstance(self.on, Named) else type(self.on).__name__.lower()}"
+        )
+
+    def touching(
+        self, of: Places, shape_of: Callable[[str], Any], rates: Rates, push: Array, grip: Array
+    ) -> "Touch":
+        """The contact with the multipliers of its position constraint and of its one-forms."""
+        pair = self._pair(of, shape_of)
+        x, normal = touch(*pair)
+        ground = self.on.name if isinstance(self.on, Named) else None
+        steepness = jnp.sum(normal * jax.grad(level)(x, *pair[2:]))
+        force = push * steepness * normal
+        if self.rolls:
+            force = force + sum(a * d for a, d in zip(grip, perpendicular(normal), strict=True))
+        return Touch(x, normal, rates(self.body, x) - rates(ground, x), force)
+
     def draw(self, of):
         return self.on.draw() if isinstance(self.on, Ground) else []
+
+
+class Touch(NamedTuple):
+    """A contact along a run: arrays with one row per saved state, and three columns for the directions of space."""
+
+    point: Any
+    """Where the body touches."""
+    normal: Any
+    """The unit vector that points from the ground into the body."""
+    slip: Any
+    """The velocity of the body's particle at the point, relative to the ground's; zero to rounding if it rolls."""
+    force: Any
+    """The force of the ground on the body: the part along the normal, and the friction that prevents slip."""
+
+    @property
+    def push(self) -> Any:
+        """The force along the normal. Where it is negative, a real ground would let the body go."""
+        return (self.force * self.normal).sum(-1)
 
 
 class Blade(Piece):

@@ -287,13 +287,13 @@ def _solved(x: Array, middle: Array, shape: Shape, pose: Pose, ground: Any, unde
 def gap(shape: Shape, pose: Pose, ground: Any, under: Pose = WORLD) -> Array:
     """The least level of the ground on the shape: zero where they touch."""
     if _is_known(shape, ground):
-        return _level(_point(shape, pose, ground, under), ground, under)
+        return level(_point(shape, pose, ground, under), ground, under)
     return _gap(shape, pose, ground, under)
 
 
 @jax.custom_jvp
 def _gap(shape: Shape, pose: Pose, ground: Any, under: Pose) -> Array:
-    return _level(_point(shape, pose, ground, under), ground, under)
+    return level(_point(shape, pose, ground, under), ground, under)
 
 
 @_gap.defjvp
@@ -303,7 +303,7 @@ def _(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     direction = matvec(pose.turn.T, -normal_of(_point(*primals), ground, under))
 
     def there(shape: Shape, pose: Pose, ground: Any, under: Pose) -> Array:
-        return _level(pose.point(shape.farthest(direction)), ground, under)
+        return level(pose.point(shape.farthest(direction)), ground, under)
 
     return jax.jvp(there, primals, tangents)
 
@@ -319,13 +319,14 @@ def _is_least(*given: Any) -> Array:
     return (jnp.sum(slope[0] * jnp.cross(slope[1], slope[2])) > 0) & (jnp.trace(slope) > 1)
 
 
-def _level(x: Array, ground: Any, under: Pose) -> Array:
+def level(x: Array, ground: Any, under: Pose) -> Array:
+    """The level of the ground at a point of space."""
     return ground.level(under.inside(x))
 
 
 def normal_of(x: Array, ground: Any, under: Pose = WORLD) -> Array:
     """The direction in which the level of the ground grows at a point of space."""
-    slope = jax.grad(_level)(x, ground, under)
+    slope = jax.grad(level)(x, ground, under)
     return slope / jnp.sqrt(jnp.sum(slope**2))
 
 
