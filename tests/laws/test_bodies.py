@@ -593,6 +593,8 @@ def ball(**options):
         (lambda: b.assemble(ball(), "contact"), "pieces must be a list of Piece"),
         (lambda: b.assemble("ball"), "bodies must be a list of Body"),
         (lambda: b.Spring("ball", stiffness=-1.0), "stiffness must be positive"),
+        (lambda: b.Spring("ball", length=-1.0), "length must not be negative"),
+        (lambda: b.Spring("ball", length="long"), "length must be one number"),
         (lambda: b.Motor("ball", torque="full"), "torque must be one number"),
         (lambda: b.assemble(ball(), gravity="down"), "gravity must be one number"),
         (lambda: b.assemble(ball()).state(disc={}), "no body 'disc'"),

@@ -16,6 +16,7 @@ from dalembert.bodies.shapes import (
     gap,
     level,
     normal_of,
+    not_negative,
     number,
     perpendicular,
     positive,
@@ -290,7 +291,7 @@ class Spring(Link):
     body: str = eqx.field(static=True)
     other: str | None = eqx.field(static=True, default=None)
     stiffness: Any = eqx.field(default=1.0, converter=lambda x: positive("stiffness", x))
-    length: Any = 0.0
+    length: Any = eqx.field(default=0.0, converter=lambda x: not_negative("length", x))
     at: Array = eqx.field(default=(0.0, 0.0, 0.0), converter=lambda x: vector("at", x))
     at_other: Array = eqx.field(default=(0.0, 0.0, 0.0), converter=lambda x: vector("at_other", x))
 

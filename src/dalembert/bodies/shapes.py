@@ -24,6 +24,14 @@ def positive(name: str, value: Any) -> Any:
     return float(value)
 
 
+def not_negative(name: str, value: Any) -> Any:
+    """The value, which must be zero or one positive number."""
+    number(name, value)
+    if not is_traced(value) and float(value) < 0:
+        raise ValueError(f"{name} must not be negative, got {value!r}")
+    return value
+
+
 def number(name: str, value: Any) -> None:
     """Refuses what is not one finite number."""
     if is_traced(value):
