@@ -42,7 +42,7 @@ class Piece(eqx.Module):
     @property
     def names(self) -> tuple[str | None, ...]:
         """The bodies that it acts on."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not name its bodies")
 
     def check(self, shape_of: Callable[[str], Any]) -> None:
         """Refuses bodies that do not fit; `shape_of` returns the shape of a body."""
@@ -86,85 +86,6 @@ class Named(eqx.Module):
     name: str = eqx.field(static=True)
 
 
-class Contact(Piece):
-    """A body touches the ground, or another body, and rolls on it without slipping, or slides without friction.
-
-    `on` is a Plane (the floor by default), a Surface, a Cylinder, or the name of a body whose shape is a Ball or an
-    Ellipsoid. The point of contact is where the two shapes are nearest. It gives one position constraint, and if it
-    rolls two one-forms: the slip, the velocity of the body's particle at the contact relative to the ground's, is zero.
-    """
-
-    body: str = eqx.field(static=True)
-    on: Any = eqx.field(default_factory=Plane, converter=lambda x: Named(x) if isinstance(x, str) else x)
-    rolls: bool = eqx.field(static=True, default=True)
-
-    @property
-    def names(self):
-        return (self.body, self.on.name) if isinstance(self.on, Named) else (self.body,)
-
-    def check(self, shape_of):
-        shape = shape_of(self.body)
-        if shape is None or isinstance(shape, Box):
-            raise ValueError(
-                f"{self.body} cannot touch anything: it needs a shape that rolls, a Ball, Wheel or Ellipsoid; got "
-                f"{shape!r}"
-            )
-        if isinstance(self.on, Named):
-            name, other = self.on.name, shape_of(self.on.name)
-            if not hasattr(other, "level"):
-                raise ValueError(
-                    f"{self.body} cannot touch {name}: the shape of {name} must be a Ball or an Ellipsoid, got "
-                    f"{other!r}"
-                )
-        elif not isinstance(self.on, Ground):
-            raise ValueError(
-                f"{self.body}: `on` must be a Plane, a Surface, a Cylinder or the name of a body, got {self.on!r}"
-            )
-
-    @property
-    def gives(self):
-        return frozenset({"holonomic", *(["constraints"] if self.rolls else [])})
-
-    def _pair(self, of: Places, shape_of: Callable[[str], Any]) -> tuple[Any, Pose, Any, Pose]:
-        """The shape of the body, its pose, the ground, and the ground's pose."""
-        if isinstance(self.on, Named):
-            return shape_of(self.body), of(self.body), shape_of(self.on.name), of(self.on.name)
-        return shape_of(self.body), of(self.body), self.on, of(None)
-
-    def positions(self, of, shape_of):
-        return [gap(*self._pair(of, shape_of))]
-
-    def rows(self, of, shape_of):
-        if not self.rolls:
-            return []
-        x, normal = touch(*self._pair(of, shape_of))
-        ground = self.on.name if isinstance(self.on, Named) else None
-        return [_slip(of, self.body, ground, x, x, d) for d in perpendicular(normal)]
-
-    @property
-    def label(self) -> str:
-        """What touches what."""
-        return (
-            f"{self.body} on {self.on.name if isinstance(self.on, Named) else type(self.on).__name__.lower()}"
-        )
-
-    def touching(
-        self, of: Places, shape_of: Callable[[str], Any], rates: Rates, push: Array, grip: Array
-    ) -> "Touch":
-        """The contact with the multipliers of its position constraint and of its one-forms."""
-        pair = self._pair(of, shape_of)
-        x, normal = touch(*pair)
-        ground = self.on.name if isinstance(self.on, Named) else None
-        steepness = jnp.sum(normal * jax.grad(level)(x, *pair[2:]))
-        force = push * steepness * normal
-        if self.rolls:
-            force = force + sum(a * d for a, d in zip(grip, perpendicular(normal), strict=True))
-        return Touch(x, normal, rates(self.body, x) - rates(ground, x), force)
-
-    def draw(self, of):
-        return self.on.draw() if isinstance(self.on, Ground) else []
-
-
 class Touch(NamedTuple):
     """A contact along a run: arrays with one row per saved state, and three columns for the directions of space."""
 
@@ -181,6 +102,85 @@ class Touch(NamedTuple):
     def push(self) -> Any:
         """The force along the normal. Where it is negative, a real ground would let the body go."""
         return (self.force * self.normal).sum(-1)
+
+
+class Contact(Piece):
+    """A body touches the ground, or another body, and rolls on it without slipping, or slides without friction.
+
+    `on` is a Plane (the floor by default), a Surface, a Cylinder, or the name of a body whose shape is a Ball or an
+    Ellipsoid. The point of contact is where the two shapes are nearest. It gives one position constraint, and if it
+    rolls two one-forms: the slip, the velocity of the body's particle at the contact relative to the ground's, is zero.
+    """
+
+    body: str = eqx.field(static=True)
+    on: Any = eqx.field(default_factory=Plane, converter=lambda x: Named(x) if isinstance(x, str) else x)
+    rolls: bool = eqx.field(static=True, default=True)
+
+    @property
+    def other(self) -> str | None:
+        """The body on which it rolls; None if it is on a ground."""
+        return self.on.name if isinstance(self.on, Named) else None
+
+    @property
+    def names(self):
+        return (self.body,) if self.other is None else (self.body, self.other)
+
+    def check(self, shape_of):
+        shape = shape_of(self.body)
+        if shape is None or isinstance(shape, Box):
+            raise ValueError(
+                f"{self.body} cannot touch anything: it needs a shape that rolls, a Ball, Wheel or Ellipsoid; got "
+                f"{shape!r}"
+            )
+        if self.other is not None:
+            name, under = self.other, shape_of(self.other)
+            if not hasattr(under, "level"):
+                raise ValueError(
+                    f"{self.body} cannot touch {name}: the shape of {name} must be a Ball or an Ellipsoid, got "
+                    f"{under!r}"
+                )
+        elif not isinstance(self.on, Ground):
+            raise ValueError(
+                f"{self.body}: `on` must be a Plane, a Surface, a Cylinder or the name of a body, got {self.on!r}"
+            )
+
+    @property
+    def gives(self):
+        return frozenset({"holonomic", *(["constraints"] if self.rolls else [])})
+
+    def _pair(self, of: Places, shape_of: Callable[[str], Any]) -> tuple[Any, Pose, Any, Pose]:
+        """The shape of the body, its pose, the ground, and the ground's pose."""
+        ground = self.on if self.other is None else shape_of(self.other)
+        return shape_of(self.body), of(self.body), ground, of(self.other)
+
+    def positions(self, of, shape_of):
+        return [gap(*self._pair(of, shape_of))]
+
+    def rows(self, of, shape_of):
+        if not self.rolls:
+            return []
+        x, normal = touch(*self._pair(of, shape_of))
+        return [_slip(of, self.body, self.other, x, x, d) for d in perpendicular(normal)]
+
+    @property
+    def label(self) -> str:
+        """What touches what."""
+        return f"{self.body} on {self.other or type(self.on).__name__.lower()}"
+
+    def touching(
+        self, of: Places, shape_of: Callable[[str], Any], rates: Rates, push: Array, grip: Array
+    ) -> Touch:
+        """The contact with the multipliers of its position constraint and of its one-forms."""
+        pair = self._pair(of, shape_of)
+        x, normal = touch(*pair)
+        steepness = jnp.sum(normal * jax.grad(level)(x, *pair[2:]))
+        force = push * steepness * normal
+        if self.rolls:
+            force = force + sum(a * d for a, d in zip(grip, perpendicular(normal), strict=True))
+        return Touch(x, normal, rates(self.body, x) - rates(self.other, x), force)
+
+    def draw(self, of):
+        return self.on.draw() if isinstance(self.on, Ground) else []
 
 
 class Blade(Piece):

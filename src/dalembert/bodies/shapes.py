@@ -104,11 +104,11 @@ class Shape(eqx.Module):
 
     def farthest(self, direction: Array) -> Array:
         """The point of the shape that is farthest in a direction of length one; both are in the body."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define farthest")
 
     def draw(self, pose: Pose, colour: str | None) -> list[Part]:
         """The parts of the scene."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define draw")
 
 
 class Ball(Shape):
@@ -191,7 +191,7 @@ class Ground(eqx.Module):
 
     def level(self, x: Array) -> Array:
         """A function of a point of space that is zero on the surface."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define level")
 
     def draw(self) -> list[Part]:
         """The parts of the scene."""

@@ -17,6 +17,7 @@ from dalembert.model import (
     as_arrays,
     check_system,
     independent_rows,
+    is_linear_momentum,
     lower,
     system,
 )
@@ -229,7 +230,7 @@ class CoupledSystem(eqx.Module):
 
 
 _AROUND = 0.1
-"""The velocity for which momenta are compared with those of a kinetic energy."""
+"""The velocity, along each coordinate, for which momenta are compared with those of a kinetic energy."""
 
 
 @compiled
@@ -246,10 +247,7 @@ def _facts(m: Mechanics, configurations: Array) -> dict[str, Array]:
             "pull": jax.grad(m.potential)(q),
             "at zero": jax.grad(m.potential)(0 * q),
             "frame": jnp.asarray(q.shape[0] - a.shape[0]),
-            # dL/dv - M v, at rest and for one velocity along each coordinate
-            "excess": jax.vmap(lambda v: m.momentum(q, v) - m.metric(q) @ v)(
-                _AROUND * jnp.eye(q.shape[0] + 1)[:, 1:]
-            ),
+            "momentum": jax.vmap(lambda v: m.momentum(q, v))(_AROUND * jnp.eye(q.shape[0])),
         }
 
     return jax.vmap(at)(configurations)
@@ -263,7 +261,8 @@ def _why_not(facts: dict[str, np.ndarray], i: int) -> str | None:
         return np.all(np.abs(x) <= TOLERANCE * max(1.0, float(np.max(np.abs(scale)))))
 
     metric, stiffness = facts["metric"], facts["stiffness"]
-    if not small(facts["excess"], metric):
+    velocities = _AROUND * np.eye(metric.shape[-1])
+    if not is_linear_momentum(metric[:, None], velocities, facts["momentum"]).all():
         return "the Lagrangian is not kinetic minus potential energy"
     if not small(metric - metric[0], metric):
         return "the mass matrix is not constant"

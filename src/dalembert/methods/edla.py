@@ -163,9 +163,8 @@ class EDLA(Method):
     def init(self, m: Mechanics, state: Any, h: Array) -> EDLAMemory:
         here, q, v = m.at(state.t), state.q, state.v
         # Half a kick less than on the constraint, as if a step had arrived here; the part along A^T does not matter.
-        p = momentum(here, q, 2 * v - half_kick(here, q, v, h))
-        if is_general(m):
-            p = momentum(here, q, half_kick(here, q, v, -h))
+        before = half_kick(here, q, v, -h) if is_general(m) else 2 * v - half_kick(here, q, v, h)
+        p = momentum(here, q, before)
         s = self.beginning(m, state, p, jnp.zeros_like(h))
         guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
         # The energy that makes h the size of the first step.

@@ -112,12 +112,12 @@ def _still_defined(m: Mechanics, before: State, after: State, supports: frozense
 
     The checks before a run look around its start, and the system may be of another kind farther away.
     """
-    checks = []
-    if Trait.VARYING_MASS not in supports and not is_syntactically_constant(m.at(after.t).metric, after.q):
-        checks.append(same_mass(m.at(after.t).metric(after.q), m.at(before.t).metric(before.q)))
+    there, checks = m.at(after.t), []
+    if Trait.VARYING_MASS not in supports and not is_syntactically_constant(there.metric, after.q):
+        checks.append(same_mass(there.metric(after.q), m.at(before.t).metric(before.q)))
     if Trait.GENERAL_LAGRANGIAN not in supports and is_general(m):
-        there = m.at(after.t)
-        checks.append(is_linear_momentum(there.metric(after.q), after.v, there.momentum(after.q, after.v)))
+        momentum = there.momentum(after.q, after.v)
+        checks.append(is_linear_momentum(there.metric(after.q), after.v, momentum))
     return jnp.all(jnp.stack(checks)) if checks else None
 
 
