@@ -239,7 +239,7 @@ def vector_width() -> int:
 class Machine:
     """A compiled module; `function` returns a callable that runs without Python's lock."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, loops: bool = False):
         target, cpu, features = _host()
         import llvmlite.binding as llvm
 
@@ -248,9 +248,9 @@ class Machine:
             module = llvm.parse_assembly(text)
             module.triple = machine.triple
             module.data_layout = str(machine.target_data)
-            options = llvm.create_pipeline_tuning_options(speed_level=1)
+            options = llvm.create_pipeline_tuning_options(speed_level=2 if loops else 1)
             options.loop_unrolling = False
-            options.loop_vectorization = False
+            options.loop_vectorization = loops
             options.slp_vectorization = False
             builder = llvm.create_pass_builder(machine, options)
             builder.getModulePassManager().run(module, builder)

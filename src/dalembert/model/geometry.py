@@ -243,7 +243,20 @@ def _orthonormal(vectors: Array, mass: Array) -> Array:
 def nearest_frame(system: System | Mechanics, q: Array, b: Array) -> Array:
     """The orthonormal frame of D at q nearest to b: P(q) b N^(-1/2), with N the Gram matrix of P(q) b; smooth in q."""
     m = lower(system)
+    if m.constrained and not m.framed and b.shape[1] * 3 < b.shape[0] and b.shape[0] > 5:
+        return _few_directions(m.rows(q), m.metric(q), b)
     return polar_factor(project(m, q, b), m.metric(q))
+
+
+def _few_directions(a: Array, mass: Array, b: Array) -> Array:
+    """The same if D has few dimensions: from the basis N of D with b^T N = 1, which takes one elimination."""
+    n, r = b.shape
+    rows = a / jnp.max(jnp.abs(a), axis=1, keepdims=True)
+    columns = b / jnp.max(jnp.abs(b), axis=0, keepdims=True)
+    right = jnp.concatenate([jnp.zeros((n - r, r), b.dtype), jnp.eye(r, dtype=b.dtype)])
+    basis = solve(jnp.concatenate([rows, columns.T]), right)
+    weights = matmul(mass, basis)
+    return polar_factor(matmul(basis, solve_spd(matmul(basis.T, weights), matmul(weights.T, b))), mass)
 
 
 def polar_factor(x: Array, mass: Array) -> Array:

@@ -119,8 +119,26 @@ solve_p = Primitive("small_solve")
 
 
 def _unrolled(a: Array, b: Array, *, positive: bool) -> Array:
-    """The value of the primitive, in elementary operations."""
+    """The value of the primitive, in elementary operations if the matrix is small, else by LAPACK."""
+    if a.shape[0] > UNROLLED:
+        return _large(a, b, positive)
     return _solve_spd(a, b) if positive else _solve(a, b)
+
+
+UNROLLED = 8
+"""XLA takes longer to compile larger matrices in elementary operations than LAPACK takes to solve."""
+
+
+def _large(a: Array, b: Array, positive: bool) -> Array:
+    right = b.reshape(b.shape[0], -1)
+    if positive:
+        low = lax.linalg.cholesky(a, symmetrize_input=False)
+        pivots = jnp.diagonal(low) ** 2
+        sound = jnp.all(pivots > pivot_floor(a.dtype) * jnp.abs(jnp.diagonal(a)))
+        y = lax.linalg.triangular_solve(low, right, left_side=True, lower=True)
+        x = lax.linalg.triangular_solve(low, y, left_side=True, lower=True, transpose_a=True)
+        return jnp.where(sound, x, jnp.nan).reshape(b.shape)
+    return jnp.linalg.solve(a, right).reshape(b.shape)
 
 
 def _bind(a: Array, b: Array, positive: bool) -> Array:
@@ -190,6 +208,8 @@ def null_space(a: Array) -> Array:
     not. The function uses only masks (no sort, gather or scatter), so that it can be part of a kernel.
     """
     k, n = a.shape
+    if k > 8:
+        return _null_space_in_a_loop(a)
     columns = jnp.arange(n)
     row_free = jnp.ones(k, bool)
     column_free = jnp.ones(n, bool)
@@ -213,6 +233,29 @@ def null_space(a: Array) -> Array:
     for p, c in zip(pivot_rows, pivot_columns, strict=True):
         basis = basis - c[:, None] * matvec(basis.T, matvec(a.T, p))[None, :]
     return basis
+
+
+def _null_space_in_a_loop(a: Array) -> Array:
+    """The same elimination, as one loop over the pivots."""
+    k, n = a.shape
+    rows, columns = jnp.arange(k), jnp.arange(n)
+
+    def eliminate(_, carry):
+        a, row_free, column_free, pairs = carry
+        best = jnp.argmax(jnp.where(row_free[:, None] & column_free[None, :], jnp.abs(a), -1.0).reshape(-1))
+        here, there = rows == best // n, columns == best % n
+        p, c = here.astype(a.dtype), there.astype(a.dtype)
+        row = matvec(a.T, p)
+        row = row / jnp.sum(row * c)
+        a = jnp.where(here[:, None], row[None, :], a - matvec(a, c)[:, None] * row[None, :])
+        return a, row_free & ~here, column_free & ~there, pairs + c[:, None] * p[None, :]
+
+    start = (a, jnp.ones(k, bool), jnp.ones(n, bool), jnp.zeros((n, k), a.dtype))
+    a, _, column_free, pairs = lax.fori_loop(0, k, eliminate, start)
+    position = jnp.cumsum(column_free.astype(jnp.int32)) - 1
+    select = (position[None, :] == jnp.arange(n - k)[:, None]) & column_free[None, :]
+    basis = select.astype(a.dtype).T
+    return basis - matmul(pairs, matmul(a, basis))
 
 
 def inverse_square_root(a: Array) -> Array:

@@ -145,7 +145,10 @@ def _make(system: System, method: Method) -> Loop:
         for shape in ((), (system.dimension,), (system.velocity_dimension,))
     )
     start = State.of(q, v, h)
-    return Loop(
+    import os
+    from dalembert.kernels.array_loop import ArrayLoop
+    made = ArrayLoop if os.environ.get('ARRAYS') else Loop
+    return made(
         begin=lambda p, start: first_carry(p[0], p[1], start, p[2]),
         step=lambda p, carry: attempt(p[0], p[1], carry, p[2]),
         output=lambda p, carry: output(p[0], p[1], carry, p[2]),
