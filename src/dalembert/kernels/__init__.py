@@ -1,8 +1,9 @@
-"""Native speed for plain functions: scalar operations, and time loops that compile to one kernel."""
+"""Native speed for plain functions: operations on scalars or arrays, and time loops that compile to one kernel."""
 
 from dalembert.kernels.adjoint import Adjoint
+from dalembert.kernels.choice import time_loop, wanted_form
 from dalembert.kernels.graph import Unsupported
-from dalembert.kernels.native import Loop, lanes_here, many, pack
+from dalembert.kernels.native import Loop, TimeLoop, pack
 from dalembert.kernels.rows import over_rows
 from dalembert.kernels.scalars import Scalars, join, scalarise, split
 from dalembert.kernels.sine_cosine import sincos
@@ -11,13 +12,14 @@ __all__ = [
     "Adjoint",
     "Loop",
     "Scalars",
+    "TimeLoop",
     "Unsupported",
     "join",
-    "lanes_here",
-    "many",
     "over_rows",
     "pack",
     "scalarise",
     "sincos",
     "split",
+    "time_loop",
+    "wanted_form",
 ]

@@ -26,7 +26,15 @@ class Item:
 
     __slots__ = ("depth", "dtype", "id", "op", "shape", "value")
 
-    def __init__(self, number: int, shape: Sequence[int], dtype: Any, depth: int, op: "Op | None" = None, value: Any = None):
+    def __init__(
+        self,
+        number: int,
+        shape: Sequence[int],
+        dtype: Any,
+        depth: int,
+        op: "Op | None" = None,
+        value: Any = None,
+    ):
         self.id, self.shape, self.dtype, self.depth = number, tuple(shape), np.dtype(dtype), depth
         self.op, self.value = op, value
 
@@ -50,7 +58,9 @@ class Op:
 
     __slots__ = ("args", "name", "params", "primitive", "regions", "results")
 
-    def __init__(self, name: str, primitive: Any, params: dict, args: Sequence[Item], regions: Sequence["Region"] = ()):
+    def __init__(
+        self, name: str, primitive: Any, params: dict, args: Sequence[Item], regions: Sequence["Region"] = ()
+    ):
         self.name, self.primitive, self.params = name, primitive, params
         self.args, self.regions = tuple(args), tuple(regions)
         self.results: list[Item] = []
@@ -126,14 +136,28 @@ class Arrays:
         if name in IDENTITY:
             return args
         if name in CALLS:
-            inner = next(equation.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in equation.params)
-            return self._closed(region, inner, args) if hasattr(inner, "consts") else self._run(region, inner, [], args)
+            inner = next(
+                equation.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in equation.params
+            )
+            return (
+                self._closed(region, inner, args)
+                if hasattr(inner, "consts")
+                else self._run(region, inner, [], args)
+            )
         if name in _CONTROL:
             return _CONTROL[name](self, region, equation, args)
         avals = [(v.aval.shape, v.aval.dtype) for v in equation.outvars]
         return self.make(region, name, equation.primitive, equation.params, args, avals)
 
-    def make(self, region: Region, name: str, primitive: Any, params: dict, args: Sequence[Item], avals: Sequence[tuple]) -> Sequence[Item]:
+    def make(
+        self,
+        region: Region,
+        name: str,
+        primitive: Any,
+        params: dict,
+        args: Sequence[Item],
+        avals: Sequence[tuple],
+    ) -> Sequence[Item]:
         """The results of an operation, simplified."""
         simple = self._simplified(name, params, args, avals)
         if simple is not None:
@@ -155,12 +179,17 @@ class Arrays:
         region.ops.append(op)
         return op
 
-    def _simplified(self, name: str, params: dict, args: Sequence[Item], avals: Sequence[tuple]) -> Sequence[Item] | None:
+    def _simplified(
+        self, name: str, params: dict, args: Sequence[Item], avals: Sequence[tuple]
+    ) -> Sequence[Item] | None:
         shape, dtype = tuple(avals[0][0]), np.dtype(avals[0][1])
         if all(a.value is not None for a in args) and sum(math.prod(s) for s, _ in avals) <= FOLDED:
             folded = _folded(name, params, [a.value for a in args], avals)
             if folded is not None:
-                return [self.constant(np.asarray(x).astype(t).reshape(s)) for x, (s, t) in zip(folded, avals, strict=True)]
+                return [
+                    self.constant(np.asarray(x).astype(t).reshape(s))
+                    for x, (s, t) in zip(folded, avals, strict=True)
+                ]
         if name in _SAME and args[0].shape == shape and args[0].dtype == dtype:
             if name != "transpose" or list(params["permutation"]) == list(range(len(shape))):
                 return [args[0]]
@@ -223,7 +252,11 @@ def _while(graph: Arrays, region: Region, equation: Any, args: list[Item]) -> Se
     for each in regions:
         each.inputs = [each.inputs[i] for i in moving]
     regions[1].results = [regions[1].results[i] for i in moving]
-    op = graph._place(region, Op("while", None, {}, [start[i] for i in moving], regions), [(start[i].shape, start[i].dtype) for i in moving])
+    op = graph._place(
+        region,
+        Op("while", None, {}, [start[i] for i in moving], regions),
+        [(start[i].shape, start[i].dtype) for i in moving],
+    )
     found = dict(zip(moving, op.results, strict=True))
     return [found.get(i, x) for i, x in enumerate(start)]
 
@@ -261,13 +294,36 @@ def _scan(graph: Arrays, region: Region, equation: Any, args: list[Item]) -> Seq
     return graph._place(region, Op("scan", None, told, args[consts:], [body]), avals).results
 
 
-_CONTROL = {"while": _while, "cond": _cond, "scan": _scan}
+def _custom_linear_solve(graph: Arrays, region: Region, equation: Any, args: list[Item]) -> Sequence[Item]:
+    lengths, jaxprs = equation.params["const_lengths"], equation.params["jaxprs"]
+    first = lengths.matvec + lengths.vecmat
+    last = first + lengths.solve + lengths.transpose_solve
+    consts = args[first : first + lengths.solve]
+    return graph._closed(region, jaxprs.solve, [*consts, *args[last:]])
+
+
+_CONTROL = {"while": _while, "cond": _cond, "scan": _scan, "custom_linear_solve": _custom_linear_solve}
 _SAME = {"broadcast_in_dim", "reshape", "transpose", "squeeze", "convert_element_type"}
-_VANISH = {"neg", "reduce_sum", "broadcast_in_dim", "reshape", "transpose", "slice", "squeeze", "cumsum", "split", "div", "sqrt", "rev"}
+_VANISH = {
+    "neg",
+    "reduce_sum",
+    "broadcast_in_dim",
+    "reshape",
+    "transpose",
+    "slice",
+    "squeeze",
+    "cumsum",
+    "split",
+    "div",
+    "sqrt",
+    "rev",
+}
 
 
 def _told(params: dict) -> str:
-    return str(sorted((k, str(v)) for k, v in params.items() if k not in ("sharding", "weak_type", "out_sharding")))
+    return str(
+        sorted((k, str(v)) for k, v in params.items() if k not in ("sharding", "weak_type", "out_sharding"))
+    )
 
 
 def _folded(name: str, params: dict, values: list[np.ndarray], avals: Sequence[tuple]) -> list | None:
@@ -298,7 +354,14 @@ def _folded(name: str, params: dict, values: list[np.ndarray], avals: Sequence[t
         return [np.broadcast_to(column, shape)]
     if name == "slice":
         steps = params["strides"] or (1,) * len(shape)
-        return [values[0][tuple(slice(a, b, c) for a, b, c in zip(params["start_indices"], params["limit_indices"], steps, strict=True))]]
+        return [
+            values[0][
+                tuple(
+                    slice(a, b, c)
+                    for a, b, c in zip(params["start_indices"], params["limit_indices"], steps, strict=True)
+                )
+            ]
+        ]
     if name == "concatenate":
         return [np.concatenate(values, params["dimension"])]
     if name == "stack":
@@ -308,7 +371,12 @@ def _folded(name: str, params: dict, values: list[np.ndarray], avals: Sequence[t
     if name in ("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_prod"):
         how = {"sum": np.sum, "max": np.max, "min": np.min, "and": np.all, "or": np.any, "prod": np.prod}
         return [how[name[7:]](values[0], axis=tuple(params["axes"]))] if values[0].size else None
-    if name == "small_solve" and values[0].size and np.all(np.isfinite(values[0])) and np.linalg.cond(values[0]) < 1e12:
+    if (
+        name == "small_solve"
+        and values[0].size
+        and np.all(np.isfinite(values[0]))
+        and np.linalg.cond(values[0]) < 1e12
+    ):
         return [np.linalg.solve(values[0], values[1])]
     if name == "cumsum" and not params["reverse"]:
         return [np.cumsum(values[0], params["axis"])]

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dalembert.kernels.native import Loop, dtypes_of
+from dalembert.kernels.native import Loop
+from dalembert.kernels.traced import dtypes_of
 
 BLOCK = 128
 """The number of members per block of threads."""

@@ -358,7 +358,7 @@ class Graph:
 
     def op(self, name: str, *args: Node) -> Node:
         """An operation that this module itself makes, by the name of its primitive."""
-        primitive, params, dtype = _own()[name]
+        primitive, params, dtype = own_primitives()[name]
         return self.primitive(name, primitive, args, args[-1].dtype if dtype is None else dtype, params)
 
     def convert(self, x: Node, dtype: Any) -> Node:
@@ -440,7 +440,7 @@ class Graph:
 
 
 @functools.cache
-def _own() -> dict[str, tuple[Primitive, dict, Any]]:
+def own_primitives() -> dict[str, tuple[Primitive, dict, Any]]:
     """The primitives that this module itself makes, with the parameters that this version of JAX gives them."""
     binary = {
         "add": lax.add, "sub": lax.sub, "mul": lax.mul, "div": lax.div, "max": lax.max, "min": lax.min,
@@ -454,6 +454,7 @@ def _own() -> dict[str, tuple[Primitive, dict, Any]]:
     calls = [(name, f, (one, one)) for name, f in binary.items()]
     calls += [(name, f, (one,)) for name, f in unary.items()]
     calls += [(name, f, (truth, truth)) for name, f in logic.items()]
+    calls += [("convert_element_type", lambda x: lax.convert_element_type(x, np.int32), (one,))]
     calls += [("not", lax.bitwise_not, (truth,)), ("select_n", lax.select_n, (truth, one, one))]
     compare = {"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"}
     for name, function, arguments in calls:

@@ -11,6 +11,7 @@ import numpy as np
 from jax.dtypes import float0
 
 from dalembert.kernels.graph import Graph, Node, Region, Unsupported
+from dalembert.kernels.traced import operations_of, plain_work
 from dalembert.numerics import multiplier_bound, pivot_floor
 from dalembert.numerics.jax_internals import ClosedJaxpr, Literal
 
@@ -148,21 +149,6 @@ class Interpreter:
         return objects(items, aval.shape)
 
 
-def size_of(jaxpr: Any) -> int:
-    """The approximate number of scalar operations in a jaxpr."""
-    total = 0
-    for equation in jaxpr.eqns:
-        inner = [x for p in equation.params.values() for x in (p if isinstance(p, tuple | list) else (p,))]
-        inner = [getattr(x, "jaxpr", x) for x in inner]
-        inner = [x for x in inner if hasattr(x, "eqns")]
-        if inner:
-            total += sum(size_of(x) for x in inner) * equation.params.get("length", 1)
-        else:
-            cost = 40 if equation.primitive.name in ("sin", "cos", "tan") else 1  # as polynomials
-            total += cost * sum(int(np.prod(v.aval.shape)) for v in equation.outvars)
-    return total
-
-
 def _flat(arrays: Sequence[Nodes]) -> list[Node]:
     return [node for array in arrays for node in array.flat]
 
@@ -261,7 +247,7 @@ def _scan(it: Interpreter, equation, *inputs):
     carry = list(inputs[fixed : len(read) - sum(read)])
     order = range(length)[::-1] if params["reverse"] else range(length)
     stacked = sum(kept)
-    if length <= 2 or length * size_of(jaxpr.jaxpr) <= UNROLL:
+    if length <= 2 or length * operations_of(jaxpr.jaxpr, plain_work) <= UNROLL:
         rows: list = [None] * length
         for k in order:
             results = it.closed(

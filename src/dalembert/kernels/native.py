@@ -14,6 +14,7 @@ from dalembert.kernels.graph import Node, Region, Unsupported
 from dalembert.kernels.llvm import TYPES, Value, Writer, literal
 from dalembert.kernels.scalars import Plan, Scalars
 from dalembert.kernels.sine_cosine import circles
+from dalembert.kernels.traced import Functions, dtypes_of
 
 
 class Function:
@@ -267,11 +268,6 @@ class Machine:
 _POINTER, _LONG = ctypes.c_void_p, ctypes.c_int64
 
 
-def dtypes_of(shapes: Sequence[tuple]) -> list[np.dtype]:
-    """The type of every entry."""
-    return [dtype for shape, dtype in shapes for _ in range(math.prod(shape))]
-
-
 class Block(Writer):
     """A writer that also reads and writes memory, where everything is stored as float64."""
 
@@ -327,48 +323,52 @@ class Block(Writer):
         """Writes an integer loop variable; returns it, and the line that must be completed."""
         return self.put(f"phi i64 [{start}, %{before}]"), len(self.lines) - 1
 
+    def each(self, first: Any, end: Any, body: Callable[[str], None]) -> None:
+        """Writes body(i) for i from `first` up to `end`."""
+        before, head, inside, done = self.block_name, *(self.name(x) for x in ("each", "one", "all"))
+        self.do(f"br label %{head}")
+        self.block(head)
+        i, place = self.counter(first, before)
+        self.do(f"br i1 {self.put(f'icmp slt i64 {i}, {end}')}, label %{inside}, label %{done}")
+        self.block(inside)
+        body(i)
+        self.lines[place] += f", [{self.put(f'add nuw nsw i64 {i}, 1')}, %{self.block_name}]"
+        self.do(f"br label %{head}")
+        self.block(done)
 
-class Loop:
-    """The functions begin, step and output of a time loop, for parameters and starts of given shapes.
+    def when(self, condition: str, body: Callable[[], None]) -> None:
+        """Writes body(), for the case that the condition holds."""
+        yes, done = self.name("yes"), self.name("done")
+        self.do(f"br i1 {condition}, label %{yes}, label %{done}")
+        self.block(yes)
+        body()
+        self.do(f"br label %{done}")
+        self.block(done)
 
-    `begin(parameters, start) -> carry`; `step(parameters, carry) -> carry`; `output(parameters, carry) -> row`, which
-    also gives the row of the start. `report(carry)` are scalars that even a failing step sets, whereas everything else
-    stays as it was; the first of them is zero as long as all is well. `counted(carry)` are further scalars that matter
-    at the end.
-    """
 
-    def __init__(
-        self,
-        begin: Callable,
-        step: Callable,
-        output: Callable,
-        report: Callable,
-        counted: Callable,
-        parameters: Any,
-        start: Any,
-        gpu: bool = False,
-    ):
-        self.made = (begin, step, output, report, counted, parameters, start)
-        options = {"fixed": _entries(parameters), "gpu": gpu}
-        self.begin = Scalars(begin, parameters, start, **options)
-        self.parameters = dtypes_of(self.begin.inputs)[: _entries(parameters)]
-        self.carry_tree, self.carry_shapes = self.begin.result_tree, self.begin.results
-        carry = jax.tree.unflatten(self.carry_tree, [jax.ShapeDtypeStruct(*x) for x in self.carry_shapes])
-        self.step = Scalars(step, parameters, carry, **options)
-        self.output = Scalars(output, parameters, carry, **options)
-        self.row_tree, self.row_shapes = self.output.result_tree, self.output.results
+class TimeLoop:
+    """What the two forms of a time loop share: the shapes of its numbers, and where the important ones are."""
+
+    lanes = 1
+    """The number of members that `many` runs side by side."""
+
+    def __init__(self, functions: Functions):
+        self.made = functions.made
+        report, counted, parameters = self.made[3:6]
+        begin, output = functions.begin, functions.output
+        self.tree, self.inputs = begin.tree, begin.inputs
+        """How the parameters and the start are made from arrays of these shapes."""
+        count = len(jax.tree.leaves(parameters))
+        self.parameters, self.start = dtypes_of(self.inputs[:count]), dtypes_of(self.inputs[count:])
+        self.carry_tree, self.carry_shapes = begin.result_tree, begin.results
+        self.row_tree, self.row_shapes = output.result_tree, output.results
         self.carry, self.row = dtypes_of(self.carry_shapes), dtypes_of(self.row_shapes)
-        # Entries of a row that are always equal (mostly a velocity and the method's own velocity) are kept once.
-        same = [node.id for node in self.output.plan.outputs]
-        self.distinct = [i for i, node in enumerate(same) if same.index(node) == i]
-        self.copies = [self.distinct.index(same.index(node)) for node in same]
-        """For every entry of a row, its position among the distinct entries."""
         self.report, self.counted = self.entries(report), self.entries(counted)
         self.code = self.report[0]
-
-    def for_gpu(self) -> "Loop":
-        """The same loop, in operations that Triton has."""
-        return Loop(*self.made, gpu=True)
+        self.distinct = list(range(len(self.row)))
+        """Entries of a row that are always equal are kept once."""
+        self.copies = self.distinct
+        """For every entry of a row, its position among the distinct entries."""
 
     def entries(self, which: Callable) -> list[int]:
         """The positions of the scalars `which(carry)` among the entries of the carry."""
@@ -390,10 +390,55 @@ class Loop:
         All arrays are float64. `run` makes up to `count` steps and writes a row after `first` steps and then after
         every `every` steps. It returns the number of full rows; the row after them holds the last state.
         """
-        code = machine(self._row(), self._start(), self._run())
+        code = self.machine()
         start = code.function("start", [_POINTER] * 4)
         run = code.function("run", [_POINTER, _POINTER, _LONG, _LONG, _LONG, _POINTER, _LONG], _LONG)
         return start, run
+
+    def machine(self) -> "Machine":
+        """The functions `start` and `run`."""
+        raise NotImplementedError
+
+    def many(self, varied: Sequence[bool]) -> Callable:
+        """run(shared, own, starts, stride, first, last, steps, every, rows, report), where all arrays are float64.
+
+        Parameter i is shared[i] or, if it varies, row `sum(varied[:i])` of `own`. `own`, `starts` and `report` hold
+        one row per quantity, with `stride` members in it. `rows` holds one such block per saved row, with the distinct
+        entries of the row; the start comes first. The members from `first` up to `last` are run; their number must be a
+        multiple of `lanes`.
+        """
+        types = [_POINTER, _POINTER, _POINTER, _LONG, _LONG, _LONG, _LONG, _LONG, _POINTER, _POINTER]
+        return self.machine_of_many(varied).function("many", types)
+
+    def machine_of_many(self, varied: Sequence[bool]) -> "Machine":
+        """The function `many`."""
+        raise NotImplementedError
+
+
+class Loop(TimeLoop):
+    """A time loop in scalar operations, for small systems."""
+
+    def __init__(self, functions: Functions, gpu: bool = False):
+        super().__init__(functions)
+        options = {"fixed": len(self.parameters), "gpu": gpu}
+        self.begin, self.step, self.output = (Scalars(part, **options) for part in functions.parts)
+        # These are mostly a velocity and the method's own velocity.
+        same = [node.id for node in self.output.plan.outputs]
+        self.distinct = [i for i, node in enumerate(same) if same.index(node) == i]
+        self.copies = [self.distinct.index(same.index(node)) for node in same]
+
+    @property
+    def lanes(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """They fill two registers, which keeps the arithmetic units busy."""
+        return 2 * vector_width()
+
+    def for_gpu(self) -> "Loop":
+        """The same loop, in operations that Triton has."""
+        return Loop(Functions(*self.made), gpu=True)
+
+    def machine(self) -> "Machine":
+        """The functions `start` and `run`."""
+        return machine(self._row(), self._start(), self._run())
 
     def _row(self) -> tuple[str, set[str]]:
         w = Block()
@@ -408,8 +453,7 @@ class Loop:
     def _start(self) -> tuple[str, set[str]]:
         w = Block()
         inputs = [w.load("%parameters", i, t) for i, t in enumerate(self.parameters)]
-        rest = dtypes_of(self.begin.inputs)[len(self.parameters) :]
-        inputs += [w.load("%first", i, t) for i, t in enumerate(rest)]
+        inputs += [w.load("%first", i, t) for i, t in enumerate(self.start)]
         self._keep(w, Function(self.begin.plan).write(w, inputs))
         w.do("call void @row(ptr %parameters, ptr %carry, ptr %row)")
         w.do("ret void")
@@ -455,6 +499,55 @@ class Loop:
             "ptr noalias %rows, i64 %capacity)"
         )
         return w.function(head)
+
+    def machine_of_many(self, varied: Sequence[bool]) -> "Machine":
+        """The function `many`."""
+        lanes = self.lanes
+        w = Block(lanes)
+        w.do("br label %member")
+        w.block("member")
+        member, member_place = w.counter("%from", "entry")
+        rank = [sum(varied[:i]) for i in range(len(varied))]
+        parameters = [
+            w.load("%own", rank[i], t, "%stride", member) if varied[i] else w.load("%shared", i, t)
+            for i, t in enumerate(self.parameters)
+        ]
+        starts = [w.load("%starts", i, t, "%stride", member) for i, t in enumerate(self.start)]
+        carry = Function(self.begin.plan).write(w, [*parameters, *starts])
+        carry = [w.widen(x, t) for x, t in zip(carry, self.carry, strict=True)]
+        size = w.put(f"mul i64 %stride, {len(self.distinct)}")
+        before = w.block_name
+        w.do("br label %segment")
+        w.block("segment")
+        carry, places = w.phis(self.carry, carry, before)
+        left, left_place = w.counter("%steps", before)
+        row, row_place = w.counter("0", before)
+        target = w.put(f"getelementptr double, ptr %rows, i64 {w.put(f'mul i64 {size}, {row}')}")
+        row_values = Function(self.output.plan).write(w, [*parameters, *carry])
+        for place, i in enumerate(self.distinct):
+            w.store(row_values[i], self.row[i], target, place, "%stride", member)
+        w.do(f"br i1 {w.put(f'icmp sgt i64 {left}, 0')}, label %go, label %end")
+        w.block("go")
+        few = w.put(f"icmp slt i64 {left}, %every")
+        todo = w.put(f"select i1 {few}, i64 {left}, i64 %every")
+        new, _ = self.write_steps(w, parameters, carry, todo)
+        w.close(places, new)
+        for place, text in ((left_place, f"sub i64 {left}, {todo}"), (row_place, f"add i64 {row}, 1")):
+            w.lines[place] += f", [{w.put(text)}, %{w.block_name}]"
+        w.do("br label %segment")
+        w.block("end")
+        for i, k in enumerate((*self.report, *self.counted)):
+            w.store(carry[k], self.carry[k], "%report", i, "%stride", member)
+        following = w.put(f"add i64 {member}, {lanes}")
+        w.lines[member_place] += f", [{following}, %end]"
+        w.do(f"br i1 {w.put(f'icmp slt i64 {following}, %to')}, label %member, label %out")
+        w.block("out")
+        w.do("ret void")
+        head = (
+            "define void @many(ptr noalias %shared, ptr noalias %own, ptr noalias %starts, i64 %stride, i64 %from, "
+            "i64 %to, i64 %steps, i64 %every, ptr noalias %rows, ptr noalias %report)"
+        )
+        return machine(w.function(head))
 
     def write_steps(self, w: Block, parameters: list[Value], carry: list[Value], todo: str):
         """Writes up to `todo` steps while some member is well; returns the carry then, and how many were done."""
@@ -532,71 +625,3 @@ def machine(*functions: tuple[str, set[str]]) -> Machine:
     """The functions, each given with the external functions that it calls, compiled together."""
     declared = set().union(*(names for _, names in functions))
     return Machine("\n".join([*(text for text, _ in functions), *sorted(declared)]))
-
-
-def _entries(tree: Any) -> int:
-    return sum(int(np.prod(np.shape(x))) for x in jax.tree.leaves(tree))
-
-
-def lanes_here() -> int:
-    """The number of members per vector: they fill two registers, which keeps the arithmetic units busy."""
-    return 2 * vector_width()
-
-
-def many(loop: Loop, varied: Sequence[bool]) -> Callable:
-    """run(shared, own, starts, stride, first, last, steps, every, rows, report), where all arrays are float64.
-
-    Parameter i is shared[i] or, if it varies, row `sum(varied[:i])` of `own`. `own`, `starts` and `report` hold
-    one row per quantity, with `stride` members in it. `rows` holds one such block per saved row, with the distinct
-    entries of the row; the start comes first. The members from `first` up to `last` are run; their number must be a
-    multiple of `lanes_here()`.
-    """
-    lanes = lanes_here()
-    w = Block(lanes)
-    w.do("br label %member")
-    w.block("member")
-    member, member_place = w.counter("%from", "entry")
-    rank = [sum(varied[:i]) for i in range(len(varied))]
-    parameters = [
-        w.load("%own", rank[i], t, "%stride", member) if varied[i] else w.load("%shared", i, t)
-        for i, t in enumerate(loop.parameters)
-    ]
-    rest = dtypes_of(loop.begin.inputs)[len(parameters) :]
-    starts = [w.load("%starts", i, t, "%stride", member) for i, t in enumerate(rest)]
-    carry = Function(loop.begin.plan).write(w, [*parameters, *starts])
-    carry = [w.widen(x, t) for x, t in zip(carry, loop.carry, strict=True)]
-    size = w.put(f"mul i64 %stride, {len(loop.distinct)}")
-    before = w.block_name
-    w.do("br label %segment")
-    w.block("segment")
-    carry, places = w.phis(loop.carry, carry, before)
-    left, left_place = w.counter("%steps", before)
-    row, row_place = w.counter("0", before)
-    target = w.put(f"getelementptr double, ptr %rows, i64 {w.put(f'mul i64 {size}, {row}')}")
-    row_values = Function(loop.output.plan).write(w, [*parameters, *carry])
-    for place, i in enumerate(loop.distinct):
-        w.store(row_values[i], loop.row[i], target, place, "%stride", member)
-    w.do(f"br i1 {w.put(f'icmp sgt i64 {left}, 0')}, label %go, label %end")
-    w.block("go")
-    few = w.put(f"icmp slt i64 {left}, %every")
-    todo = w.put(f"select i1 {few}, i64 {left}, i64 %every")
-    new, _ = loop.write_steps(w, parameters, carry, todo)
-    w.close(places, new)
-    for place, text in ((left_place, f"sub i64 {left}, {todo}"), (row_place, f"add i64 {row}, 1")):
-        w.lines[place] += f", [{w.put(text)}, %{w.block_name}]"
-    w.do("br label %segment")
-    w.block("end")
-    for i, k in enumerate((*loop.report, *loop.counted)):
-        w.store(carry[k], loop.carry[k], "%report", i, "%stride", member)
-    following = w.put(f"add i64 {member}, {lanes}")
-    w.lines[member_place] += f", [{following}, %end]"
-    w.do(f"br i1 {w.put(f'icmp slt i64 {following}, %to')}, label %member, label %out")
-    w.block("out")
-    w.do("ret void")
-    head = (
-        "define void @many(ptr noalias %shared, ptr noalias %own, ptr noalias %starts, i64 %stride, i64 %from, "
-        "i64 %to, i64 %steps, i64 %every, ptr noalias %rows, ptr noalias %report)"
-    )
-    pointer, whole = ctypes.c_void_p, ctypes.c_int64
-    types = [pointer, pointer, pointer, whole, whole, whole, whole, whole, pointer, pointer]
-    return machine(w.function(head)).function("many", types)

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.kernels.choice import time_loop, wanted_form
 from dalembert.kernels.graph import Unsupported
-from dalembert.kernels.native import Loop, lanes_here, many, pack
+from dalembert.kernels.native import TimeLoop, pack
 from dalembert.numerics import Recent, current, is_traced, jit_fast_compile, kind_of
 
 # The number of functions whose machine code is kept; each is kept per class of systems.
@@ -18,8 +19,6 @@ _known = Recent(256)
 _BLOCK = 1024
 # Machine code takes rows in blocks of a fraction of a second, so that Ctrl-C is prompt.
 _CALL = 65536
-# Functions of more operations than this go through XLA, which compiles large arrays faster.
-_LARGEST = 60_000
 
 
 def over_rows(function: Callable) -> Callable:
@@ -35,17 +34,19 @@ def over_rows(function: Callable) -> Callable:
     return call
 
 
-def _kernel(function: Callable, shared: Any, rows: tuple[np.ndarray, ...]) -> tuple[Loop, Callable] | None:
+def _kernel(
+    function: Callable, shared: Any, rows: tuple[np.ndarray, ...]
+) -> tuple[TimeLoop, Callable] | None:
     """The function as a loop of no steps, and its machine code; None if there is none."""
     if not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
         return None
     shared = jax.tree.map(np.asarray, current(shared))
-    key = (function, kind_of(shared), tuple(x.shape[1:] for x in rows))
+    key = (function, kind_of(shared), tuple(x.shape[1:] for x in rows), wanted_form())
     found = _known.find(key)
     if found is None:
         struct = jax.ShapeDtypeStruct
         try:
-            loop = Loop(
+            loop = time_loop(
                 begin=lambda shared, row: (jnp.zeros((), jnp.int32), function(shared, *row)),
                 step=lambda shared, carry: carry,
                 output=lambda shared, carry: carry[1],
@@ -54,16 +55,15 @@ def _kernel(function: Callable, shared: Any, rows: tuple[np.ndarray, ...]) -> tu
                 parameters=jax.tree.map(lambda x: struct(x.shape, x.dtype), shared),
                 start=tuple(struct(x.shape[1:], float) for x in rows),
             )
-            small = loop.begin.operations <= _LARGEST
-            found = (loop, many(loop, [False] * len(loop.parameters))) if small else ()
+            found = (loop, loop.many([False] * len(loop.parameters)))
         except Unsupported:
             found = ()
         found = _known.keep(key, found)
     return found or None
 
 
-def _by_kernel(loop: Loop, kernel: Callable, shared: np.ndarray, rows: tuple[np.ndarray, ...]) -> Any:
-    size, lanes = len(rows[0]), lanes_here()
+def _by_kernel(loop: TimeLoop, kernel: Callable, shared: np.ndarray, rows: tuple[np.ndarray, ...]) -> Any:
+    size, lanes = len(rows[0]), loop.lanes
     wide = -(-size // lanes) * lanes
     entries = np.concatenate([x.reshape(size, -1) for x in rows], axis=1)
     starts = np.ascontiguousarray(np.pad(entries, ((0, wide - size), (0, 0)), mode="edge").T)

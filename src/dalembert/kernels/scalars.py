@@ -12,6 +12,7 @@ from jax import lax
 from dalembert.kernels.graph import Graph, Node, Region
 from dalembert.kernels.interpret import Interpreter, objects
 from dalembert.kernels.sine_cosine import ON_GPU, SPECIAL, sincos
+from dalembert.kernels.traced import Traced
 from dalembert.numerics.jax_internals import Tracer
 
 
@@ -387,13 +388,11 @@ class Scalars:
     computed once for all steps.
     """
 
-    def __init__(self, function: Callable, *examples: Any, fixed: int = 0, gpu: bool = False):
-        leaves, self.tree = jax.tree.flatten(examples)
-        self.inputs = [_shape(x) for x in leaves]
-        jaxpr, result = jax.make_jaxpr(function, return_shape=True)(*examples)
-        self.result_tree = jax.tree.structure(result)
-        self.results = [_shape(x) for x in jax.tree.leaves(result)]
-        graph = Graph()
+    def __init__(self, function: Callable | Traced, *examples: Any, fixed: int = 0, gpu: bool = False):
+        traced = function if isinstance(function, Traced) else Traced(function, *examples)
+        self.tree, self.inputs = traced.tree, traced.inputs
+        self.result_tree, self.results = traced.result_tree, traced.results
+        jaxpr, graph = traced.jaxpr, Graph()
         arrays, position = [], 0
         for shape, dtype in self.inputs:
             size = math.prod(shape)
@@ -432,10 +431,6 @@ class Scalars:
     ) -> list[Any]:
         """The results, one scalar (or array over the batch) per entry; `fused` is a b + c with one rounding step."""
         return Emitter(self.plan, batch, fused).run(scalars)
-
-
-def _shape(x: Any) -> tuple[tuple[int, ...], np.dtype]:
-    return tuple(np.shape(x)), np.dtype(jax.dtypes.canonicalize_dtype(jnp.result_type(x)))
 
 
 def split(tree: Any, batch: bool = False) -> list[Any]:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.kernels import Adjoint, Loop
+from dalembert.kernels import Adjoint, TimeLoop, time_loop
 from dalembert.methods import Composition, Method, State
 from dalembert.methods.composition import fractions
 from dalembert.model import System
@@ -28,8 +28,8 @@ SEGMENT = 4096
 class Run(NamedTuple):
     """The fixed part of a run: the loop, its length, and how to read the vector of arguments."""
 
-    loop: Loop
-    stages: Loop
+    loop: TimeLoop
+    stages: TimeLoop
     """The loop for the way back; for a composition, each of its steps is one stage."""
     split: int
     """The number of steps of `stages` that make up one step of `loop`."""
@@ -47,7 +47,7 @@ class Run(NamedTuple):
         return self.rows * len(self.loop.row) + 3
 
 
-def _march(loop: Loop, x: np.ndarray, steps: int, every: int) -> tuple[np.ndarray, np.ndarray]:
+def _march(loop: TimeLoop, x: np.ndarray, steps: int, every: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows of a run (those after a failure repeat the last good one), and the carry at its end."""
     start, run = compiled_single(loop)
     width, cut = len(loop.row), len(loop.parameters)
@@ -70,14 +70,14 @@ def forward(run: Run, x: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def _tangent_loop(loop: Loop) -> Loop:
+def _tangent_loop(loop: TimeLoop) -> TimeLoop:
     """The loop of (value, derivative along a direction)."""
     begin, step, output, report, counted, parameters, start = loop.made
 
     def along(function, p, x):
         return _jvp(function, (p[0], x[0]), (p[1], x[1]))
 
-    return Loop(
+    return time_loop(
         begin=lambda p, x: along(begin, p, x),
         step=lambda p, x: along(step, p, x),
         output=lambda p, x: along(output, p, x),
@@ -110,10 +110,10 @@ def push(run: Run, x: np.ndarray, dx: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def _adjoint(loop: Loop) -> tuple[Adjoint, Loop]:
+def _adjoint(loop: TimeLoop) -> tuple[Adjoint, TimeLoop]:
     """The adjoint of the loop, and the loop that saves whole states."""
     begin, step, _, report, counted, parameters, start = loop.made
-    states = Loop(begin, step, lambda p, carry: carry, report, counted, parameters, start)
+    states = time_loop(begin, step, lambda p, carry: carry, report, counted, parameters, start)
     return Adjoint(loop), states
 
 
@@ -159,7 +159,7 @@ def pull(run: Run, x: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def stages_of(loop: Loop) -> tuple[Loop, int]:
+def stages_of(loop: TimeLoop) -> tuple[TimeLoop, int]:
     """For a composition, the loop with one stage per step and the number of stages; otherwise the loop itself and 1."""
     begin, _, output, report, counted, parameters, start = loop.made
     if not isinstance(parameters[1], Composition):
@@ -176,7 +176,7 @@ def stages_of(loop: Loop) -> tuple[Loop, int]:
         new = attempt(system, method.method, carry, h * jnp.asarray(parts)[k])
         return new, jnp.where(k == len(parts) - 1, 0, k + 1).astype(jnp.int32)
 
-    split = Loop(
+    split = time_loop(
         first,
         stage,
         lambda p, x: output(p, x[0]),
@@ -199,14 +199,14 @@ def _plain(run: Run, x: Any) -> Any:
     )
 
 
-def _read(loop: Loop, x: Any) -> Any:
+def _read(loop: TimeLoop, x: Any) -> Any:
     """The arguments as they were before they became a vector."""
     leaves, position = [], 0
-    for shape, dtype in loop.begin.inputs:
+    for shape, dtype in loop.inputs:
         size = int(np.prod(shape))
         leaves.append(x[position : position + size].reshape(shape).astype(dtype))
         position += size
-    return jax.tree.unflatten(loop.begin.tree, leaves)
+    return jax.tree.unflatten(loop.tree, leaves)
 
 
 def _primitive(name: str, host: Any, plain: Any, size: Any) -> Primitive:

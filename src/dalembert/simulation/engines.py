@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dalembert.kernels import Loop, Unsupported, pack
+from dalembert.kernels import TimeLoop, Unsupported, pack, time_loop, wanted_form
 from dalembert.methods import Method, State, Status
 from dalembert.model import System, check_start, lower, observed, sample
 from dalembert.numerics import Recent, current, kind_of
@@ -50,7 +50,7 @@ class Xla:
 
 
 class Native:
-    """The loop as machine code, made from the scalar operations of the functions."""
+    """The loop as machine code, made from the operations of the functions."""
 
     def __init__(self, system: System, method: Method, h: Any):
         self.parameters = pack((system, method, h))
@@ -118,13 +118,13 @@ LOOPS = 64
 _known = Recent(LOOPS)
 
 
-def loop_of(system: System, method: Method) -> Loop:
-    """The time loop of a method on a system, in scalar operations; it is made once for all values of parameters.
+def loop_of(system: System, method: Method) -> TimeLoop:
+    """The time loop of a method on a system, ready to be compiled; it is made once for all values of parameters.
 
     The user's functions are traced without holding a lock, because they may run simulations themselves.
     """
     system, method = current((system, method))
-    key = kind_of((system, method))
+    key = (kind_of((system, method)), wanted_form())
     found = _known.find(key)
     if found is None:
         try:
@@ -137,7 +137,7 @@ def loop_of(system: System, method: Method) -> Loop:
     return found
 
 
-def _make(system: System, method: Method) -> Loop:
+def _make(system: System, method: Method) -> TimeLoop:
     # Only shapes and types, so that the loop keeps no values of this run.
     system, method = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), (system, method))
     h, q, v = (
@@ -145,10 +145,7 @@ def _make(system: System, method: Method) -> Loop:
         for shape in ((), (system.dimension,), (system.velocity_dimension,))
     )
     start = State.of(q, v, h)
-    import os
-    from dalembert.kernels.array_loop import ArrayLoop
-    made = ArrayLoop if os.environ.get('ARRAYS') else Loop
-    return made(
+    return time_loop(
         begin=lambda p, start: first_carry(p[0], p[1], start, p[2]),
         step=lambda p, carry: attempt(p[0], p[1], carry, p[2]),
         output=lambda p, carry: output(p[0], p[1], carry, p[2]),
@@ -160,12 +157,12 @@ def _make(system: System, method: Method) -> Loop:
 
 
 @functools.lru_cache(maxsize=LOOPS)
-def compiled_single(loop: Loop) -> Any:
+def compiled_single(loop: TimeLoop) -> Any:
     """The functions of the loop for one trajectory, as machine code."""
     return loop.single()
 
 
-def single(system: System, method: Method) -> tuple[Loop, Any]:
+def single(system: System, method: Method) -> tuple[TimeLoop, Any]:
     """The loop and its compiled functions."""
     loop = loop_of(system, method)
     return loop, compiled_single(loop)

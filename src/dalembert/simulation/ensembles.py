@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.kernels import Loop, Unsupported, lanes_here, many
+from dalembert.kernels import Loop, TimeLoop, Unsupported
 from dalembert.methods import Method, State, Status
 from dalembert.model import (
     Kept,
@@ -308,7 +308,7 @@ def _platform(devices: str | None) -> str:
     return "gpu" if there and devices != "cpu" else "cpu"
 
 
-def _field(loop: Loop, rows: np.ndarray, k: int) -> np.ndarray:
+def _field(loop: TimeLoop, rows: np.ndarray, k: int) -> np.ndarray:
     """Field k of the rows, shape (N, K, ...); `rows` has shape (K, distinct entries, N)."""
     sizes = [int(np.prod(shape)) for shape, _ in loop.row_shapes]
     shape = loop.row_shapes[k][0]
@@ -338,8 +338,8 @@ def _pad(row: np.ndarray, wide: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def _kernel(loop: Loop, flags: tuple[bool, ...]) -> Callable:
-    return many(loop, flags)
+def _kernel(loop: TimeLoop, flags: tuple[bool, ...]) -> Callable:
+    return loop.many(flags)
 
 
 def _entries(start: State) -> list[np.ndarray]:
@@ -354,7 +354,7 @@ def cores() -> int:
 
 def _on_cores(threads, loop, leaves, varied, start, steps, save_every, count, advance):
     size = len(start.q)
-    lanes = lanes_here()
+    lanes = loop.lanes
     wide = -(-size // lanes) * lanes
     shared, own, flags = _packed(leaves, varied, size, wide)
     kernel = _kernel(loop, tuple(flags))
@@ -392,6 +392,8 @@ def _on_cores(threads, loop, leaves, varied, start, steps, save_every, count, ad
 def _on_gpu(loop, leaves, varied, start, steps, save_every, count, advance):
     from dalembert.kernels.gpu import BLOCK, run_many
 
+    if not isinstance(loop, Loop):
+        raise Unsupported("arrays", "which GPU kernels cannot have; the system is too large for scalars")
     size = len(start.q)
     rows = np.empty((count, len(loop.distinct), size))
     report = np.empty((3, size))

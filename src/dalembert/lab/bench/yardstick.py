@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert import zoo
-from dalembert.kernels import lanes_here, many, pack
+from dalembert.kernels import pack
 from dalembert.lab.bench.tables import (
     RATIO,
     Section,
@@ -165,9 +165,9 @@ def ours_many(system: System, method: Method, q0: np.ndarray, v0: np.ndarray) ->
     system, method = as_arrays(system), as_arrays(method)
     loop = loop_of(system, method)
     shared = pack((system, method, np.float64(H)))
-    kernel = many(loop, [False] * len(shared))
+    kernel = loop.many([False] * len(shared))
     size = len(q0)
-    assert size % lanes_here() == 0
+    assert size % loop.lanes == 0
     starts = np.ascontiguousarray(np.concatenate([q0.T, v0.T, np.zeros((1, size))]))
     own, report = np.zeros((1, size)), np.zeros((len(loop.report) + len(loop.counted), size))
     rows = np.empty((2, len(loop.distinct), size))

@@ -1,0 +1,45 @@
+"""The choice between the two forms of machine code: scalars in registers, or arrays in memory."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from dalembert.kernels.array_loop import ArrayLoop
+from dalembert.kernels.native import Loop, TimeLoop
+from dalembert.kernels.traced import Functions, Traced
+
+SCALARS = 60_000
+
+FORMS = ("scalars", "arrays")
+VARIABLE = "DALEMBERT_KERNELS"
+"""The environment variable that decides instead, if it is set."""
+
+
+def wanted_form() -> str:
+    """The form that the environment asks for, or nothing."""
+    form = os.environ.get(VARIABLE, "")
+    if form not in ("", *FORMS):
+        raise ValueError(
+            f"the environment variable {VARIABLE} must be one of {', '.join(FORMS)}, got {form!r}"
+        )
+    return form
+
+
+def with_arrays(*parts: Traced) -> bool:
+    """Whether functions, which belong together, are to be written with arrays."""
+    form = wanted_form()
+    return form == "arrays" if form else sum(part.operations for part in parts) > SCALARS
+
+
+def time_loop(
+    begin: Callable,
+    step: Callable,
+    output: Callable,
+    report: Callable,
+    counted: Callable,
+    parameters: Any,
+    start: Any,
+) -> TimeLoop:
+    """The time loop of these functions (see `Functions`), in the form that fits its size."""
+    functions = Functions(begin, step, output, report, counted, parameters, start)
+    return ArrayLoop(functions) if with_arrays(*functions.parts) else Loop(functions)

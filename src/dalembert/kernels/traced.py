@@ -1,0 +1,125 @@
+"""The functions of a time loop, traced once; machine code of either form begins from here."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Shapes = list[tuple[tuple[int, ...], np.dtype]]
+
+
+def shape_of(x: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """The shape and the type of an array."""
+    return tuple(np.shape(x)), np.dtype(jax.dtypes.canonicalize_dtype(jnp.result_type(x)))
+
+
+def dtypes_of(shapes: Sequence[tuple]) -> list[np.dtype]:
+    """The type of every entry."""
+    return [dtype for shape, dtype in shapes for _ in range(math.prod(shape))]
+
+
+class Traced:
+    """A function, traced for arguments with the shapes and types of examples."""
+
+    def __init__(self, function: Callable, *examples: Any):
+        leaves, self.tree = jax.tree.flatten(examples)
+        self.inputs: Shapes = [shape_of(x) for x in leaves]
+        self.arguments: list[Shapes] = [[shape_of(x) for x in jax.tree.leaves(e)] for e in examples]
+        """The same shapes, by argument."""
+        self.jaxpr, result = jax.make_jaxpr(function, return_shape=True)(*examples)
+        self.result_tree = jax.tree.structure(result)
+        self.results: Shapes = [shape_of(x) for x in jax.tree.leaves(result)]
+
+    @property
+    def example(self) -> Any:
+        """An example of the result."""
+        return jax.tree.unflatten(self.result_tree, [jax.ShapeDtypeStruct(*x) for x in self.results])
+
+    @property
+    def operations(self) -> int:
+        """About how many scalar operations the function is, before equal ones are made once."""
+        return operations_of(self.jaxpr.jaxpr)
+
+
+class Functions:
+    """The functions of a time loop, for parameters and starts of given shapes.
+
+    `begin(parameters, start) -> carry`; `step(parameters, carry) -> carry`; `output(parameters, carry) -> row`, which
+    also gives the row of the start. `report(carry)` are scalars that even a failing step sets, whereas everything else
+    stays as it was; the first of them is zero as long as all is well. `counted(carry)` are further scalars that matter
+    at the end.
+    """
+
+    def __init__(
+        self,
+        begin: Callable,
+        step: Callable,
+        output: Callable,
+        report: Callable,
+        counted: Callable,
+        parameters: Any,
+        start: Any,
+    ):
+        self.made = (begin, step, output, report, counted, parameters, start)
+        self.begin = Traced(begin, parameters, start)
+        carry = self.begin.example
+        self.step = Traced(step, parameters, carry)
+        self.output = Traced(output, parameters, carry)
+
+    @property
+    def parts(self) -> tuple[Traced, Traced, Traced]:
+        """The three functions."""
+        return self.begin, self.step, self.output
+
+
+_MOVES = {
+    "broadcast_in_dim",
+    "reshape",
+    "transpose",
+    "slice",
+    "squeeze",
+    "concatenate",
+    "stack",
+    "split",
+    "pad",
+}
+
+
+def plain_work(equation: Any) -> int:
+    """The number of scalar operations of an equation, if every entry of its results takes one."""
+    cost = 40 if equation.primitive.name in ("sin", "cos", "tan") else 1  # as polynomials
+    return cost * sum(math.prod(v.aval.shape) for v in equation.outvars)
+
+
+def work(equation: Any) -> int:
+    """The number of scalar operations of an equation."""
+    name, shapes = equation.primitive.name, [v.aval.shape for v in equation.invars]
+    made = plain_work(equation)
+    if name in _MOVES:
+        return 0
+    if name == "small_solve":
+        n = shapes[0][-1]
+        return math.prod(shapes[0]) * n // 3 + n * made
+    if name == "dot_general":
+        contracted = equation.params["dimension_numbers"][0][0]
+        return made * math.prod(shapes[0][d] for d in contracted)
+    if name.startswith(("reduce_", "cum", "arg")):
+        return math.prod(shapes[0])
+    return made
+
+
+def operations_of(jaxpr: Any, work: Callable = work) -> int:
+    """The approximate number of scalar operations in a jaxpr; `work` counts those of an equation."""
+    total = 0
+    for equation in jaxpr.eqns:
+        inner = [x for p in equation.params.values() for x in (p if isinstance(p, tuple | list) else (p,))]
+        inner = [getattr(x, "jaxpr", x) for x in inner]
+        inner = [x for x in inner if hasattr(x, "eqns")]
+        if inner:
+            total += sum(operations_of(x, work) for x in inner) * equation.params.get("length", 1)
+        else:
+            total += work(equation)
+    return total
