@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.kernels import Unsupported, native
+from dalembert.kernels import Unsupported, choice, native
+from dalembert.kernels.array_loop import ArrayLoop
 from dalembert.methods import State, method_from_text
 from dalembert.model import as_arrays
 from dalembert.simulation import engines, run
@@ -51,15 +52,24 @@ PAIRS = [
 ]
 
 
-def both(system, method, q0, v0, h, steps, save_every=1):
-    """The run by machine code and by XLA: for each the first row and the rest."""
+FORMS = ("scalars", "arrays")
+
+
+def runs_of(monkeypatch, system, method, q0, v0, h, steps, save_every=1):
+    """The run by machine code in both forms and by XLA: for each the first row and the rest."""
     system, method = as_arrays(system), as_arrays(method)
-    runs = []
-    for kind in (engines.Native, engines.Xla):
+
+    def run(kind):
         loop = kind(system, method, jnp.asarray(h))
         first = loop.begin(State(np.asarray(q0, float), np.asarray(v0, float), np.zeros(())))
-        runs.append((first, loop.run(save_every, steps)))
-    return runs
+        return first, loop.run(save_every, steps)
+
+    found = []
+    for form in FORMS:
+        monkeypatch.setenv(choice.VARIABLE, form)
+        found.append(run(engines.Native))
+    assert isinstance(engines.loop_of(system, method), ArrayLoop)
+    return *found, run(engines.Xla)
 
 
 @pytest.mark.parametrize("width", [1, 3, 4])
@@ -93,11 +103,14 @@ def close(a, b, rtol):
 @pytest.mark.parametrize(
     ("system", "spelling"), PAIRS, ids=lambda x: x if isinstance(x, str) else type(x).__name__
 )
-def test_same_states_as_xla(system, spelling):
-    start = system.start()
-    (first, rest), (plain_first, plain) = both(system, method_from_text(spelling), *start, system.step, 50, 3)
-    assert (rest.done, rest.code) == (plain.done, plain.code) == (50, 0)
-    for ours, theirs in ((first.rows, plain_first.rows), (rest.rows, plain.rows), (rest.last, plain.last)):
+def test_same_states_as_xla(system, spelling, monkeypatch):
+    method = method_from_text(spelling)
+    *kernels, (plain_first, plain) = runs_of(monkeypatch, system, method, *system.start(), system.step, 50, 3)
+    pairs = []
+    for first, rest in kernels:
+        assert (rest.done, rest.code) == (plain.done, plain.code) == (50, 0)
+        pairs += [(first.rows, plain_first.rows), (rest.rows, plain.rows), (rest.last, plain.last)]
+    for ours, theirs in pairs:
         assert (ours.lam is None) == (theirs.lam is None)
         # The two round sums and quotients in different orders, 1e-16 an operation; these motions do not amplify
         # that in 50 steps. Multipliers are differences of velocities over h, which costs another digit or two.
@@ -124,15 +137,17 @@ SINKING = sinking()
     ("spelling", "h", "status"),
     [("leapfrog", 0.05, da.Status.NOT_FINITE), ("dla:0.75", 0.1, da.Status.NOT_SOLVED)],
 )
-def test_failures_are_those_of_xla(spelling, h, status):
+def test_failures_are_those_of_xla(spelling, h, status, monkeypatch):
     method, arguments = method_from_text(spelling), ([0.0, 1.0], [0.0, 0.0], h)
-    (_, ours), (_, theirs) = both(SINKING, method, *arguments, 100, save_every=7)
-    assert ours.code == theirs.code == status.code
-    assert ours.done == theirs.done
-    assert 0 < ours.done < np.sqrt(np.pi / 2) / h + 1
-    assert np.isfinite(ours.residual)
-    # Fifty iterations that go astray are chaotic; both are far from settled, or (explicit) both are zero.
-    assert (ours.residual > 1e-6) == (theirs.residual > 1e-6) == (status is da.Status.NOT_SOLVED)
+    *kernels, (_, theirs) = runs_of(monkeypatch, SINKING, method, *arguments, 100, save_every=7)
+    for _, ours in kernels:
+        assert ours.code == theirs.code == status.code
+        assert ours.done == theirs.done
+        assert 0 < ours.done < np.sqrt(np.pi / 2) / h + 1
+        assert np.isfinite(ours.residual)
+        assert len(ours.rows.q) == ours.done // 7
+        # Fifty iterations that go astray are chaotic; both are far from settled, or (explicit) both are zero.
+        assert (ours.residual > 1e-6) == (theirs.residual > 1e-6) == (status is da.Status.NOT_SOLVED)
     assert len(ours.rows.q) == len(theirs.rows.q) == ours.done // 7
     for name in ("q", "v", "v_full", "lam"):
         # Near the singularity forces grow like 1/y, y about 0.02: a hundred times the rounding of a smooth run.
@@ -164,9 +179,11 @@ def test_newton_that_meets_nan_ends_the_run():
     assert len(sol.t) == int(sol.steps) + 1
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("spelling", ["leapfrog", "dla:0.5", "dla01", "dd", "frame"])
-def test_no_constraints_at_all(spelling):
+def test_no_constraints_at_all(spelling, form, monkeypatch):
     """Arrays with no rows go through machine code too."""
+    monkeypatch.setenv(choice.VARIABLE, form)
     spring = da.system(
         coordinates=("x",), metric=lambda q: jnp.eye(1), potential=lambda q: 0.5 * jnp.sum(q**2)
     )
@@ -199,7 +216,7 @@ def test_unknown_primitive_runs_through_xla_with_one_warning(monkeypatch):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         sol = simulate()
-    told = [w for w in caught if "scalar" in str(w.message)]
+    told = [w for w in caught if "machine code" in str(w.message)]
     assert len(told) == 1
     assert "uses sort" in str(told[0].message)
     assert "leapfrog" in str(told[0].message)
@@ -292,11 +309,13 @@ def test_new_numbers_make_no_new_code(monkeypatch):
     assert fresh(method=da.DLA01()) == ["loop", "machine"]
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("capacity", [None, 1, 5])
 @pytest.mark.parametrize(
     ("steps", "save_every"), [(100, 7), (100, 1), (99, 33), (0, 1), (0, 5), (3, 10), (10, 10)]
 )
-def test_rows_are_those_of_every_step(steps, save_every, capacity, monkeypatch):
+def test_rows_are_those_of_every_step(steps, save_every, capacity, form, monkeypatch):
+    monkeypatch.setenv(choice.VARIABLE, form)
     every = da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=steps)
     if capacity:
         monkeypatch.setattr(engines, "CAPACITY", capacity)

@@ -8,7 +8,8 @@ from dalembert.kernels.array_loop import ArrayLoop
 from dalembert.kernels.native import Loop, TimeLoop
 from dalembert.kernels.traced import Functions, Traced
 
-SCALARS = 60_000
+SCALARS = 300_000
+"""Functions of more scalar operations than this, counted before equal ones are made once, are written with arrays."""
 
 FORMS = ("scalars", "arrays")
 VARIABLE = "DALEMBERT_KERNELS"

@@ -253,7 +253,7 @@ SIMPLIFY: dict[str, Callable] = {
 
 
 class Unsupported(Exception):
-    """The function uses an operation that has no scalar form; `primitive` names it."""
+    """The function uses an operation that kernels do not have; `primitive` names it."""
 
     def __init__(self, primitive: str, why: str = ""):
         super().__init__(f"{primitive}{': ' + why if why else ''}")

@@ -1,4 +1,4 @@
-"""A function evaluated at many rows: as machine code if its operations have a scalar form, else by XLA."""
+"""A function evaluated at many rows: as machine code if kernels have its operations, else by XLA."""
 
 from collections.abc import Callable
 from functools import cache

@@ -200,12 +200,12 @@ def engine(system: System, method: Method, h: Any) -> Xla | Native:
 
 
 def tell(system: System, method: Method, error: Unsupported, above: int = 5) -> None:
-    """Warns once about a primitive without a scalar form, at the user's line, `above` calls from here."""
+    """Warns once about a primitive that machine code cannot have, at the user's line, `above` calls from here."""
     key = (jax.tree.structure(current(system)), type(method), error.primitive)
     if _warned.find(key) is None:
         _warned.keep(key, True)
         warnings.warn(
-            f"{system.label} with {method.cli_name} uses {error}, which has no form in scalar operations: "
+            f"{system.label} with {method.cli_name} uses {error}, which the machine code of kernels cannot have: "
             "the run uses XLA instead, which gives the same result but is slower",
             stacklevel=above,
         )
