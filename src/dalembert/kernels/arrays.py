@@ -210,11 +210,10 @@ class Arrays:
             return [args[0]]
         return None
 
-    def op(self, region: Region, function: Callable, *args: Item) -> Item:
-        """The result of a function of lax of one equation."""
+    def apply(self, region: Region, function: Callable, *args: Item) -> Item:
+        """The result of a function of JAX."""
         structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in args]
-        (equation,) = jax.make_jaxpr(function)(*structs).jaxpr.eqns
-        return self._equation(region, equation, list(args))[0]
+        return self._closed(region, jax.make_jaxpr(function)(*structs), args)[0]
 
 
 def _while(graph: Arrays, region: Region, equation: Any, args: list[Item]) -> Sequence[Item]:
@@ -235,10 +234,10 @@ def _while(graph: Arrays, region: Region, equation: Any, args: list[Item]) -> Se
         members = len(going.shape)
         if members:  # under vmap each member has its own answer, and those that are done stay as they are
             axes = tuple(range(members))
-            going = graph.op(condition, lambda x: lax.reduce_or_p.bind(x, axes=axes), going)
+            going = graph.apply(condition, lambda x: lax.reduce_or_p.bind(x, axes=axes), going)
             (each,) = graph._closed(body, params["cond_jaxpr"], [*cond_consts, *now(body)])
             after = [
-                graph.op(body, lax.select, _spread(graph, body, each, y), y, x) if x is not y else x
+                graph.apply(body, lax.select, _spread(graph, body, each, y), y, x) if x is not y else x
                 for x, y in zip(now(body), after, strict=True)
             ]
         condition.results, body.results = [going], after
@@ -265,7 +264,7 @@ def _spread(graph: Arrays, region: Region, truth: Item, like: Item) -> Item:
     axes = tuple(range(len(truth.shape)))
     if truth.shape == like.shape:
         return truth
-    return graph.op(region, lambda x: lax.broadcast_in_dim(x, like.shape, axes), truth)
+    return graph.apply(region, lambda x: lax.broadcast_in_dim(x, like.shape, axes), truth)
 
 
 def _cond(graph: Arrays, region: Region, equation: Any, args: list[Item]) -> Sequence[Item]:
