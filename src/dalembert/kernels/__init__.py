@@ -6,6 +6,7 @@ from dalembert.kernels.native import Loop, lanes_here, many, pack
 from dalembert.kernels.rows import over_rows
 from dalembert.kernels.scalars import Scalars, join, scalarise, split
 from dalembert.kernels.sine_cosine import sincos
+from dalembert.kernels.waiting import making
 
 __all__ = [
     "Adjoint",
@@ -14,6 +15,7 @@ __all__ = [
     "Unsupported",
     "join",
     "lanes_here",
+    "making",
     "many",
     "over_rows",
     "pack",

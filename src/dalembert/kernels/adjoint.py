@@ -8,8 +8,9 @@ import jax
 import numpy as np
 
 from dalembert.kernels.llvm import Value
-from dalembert.kernels.native import Block, Function, Loop, dtypes_of, machine
+from dalembert.kernels.native import TRACING, Block, Function, Loop, dtypes_of, machine
 from dalembert.kernels.scalars import Scalars
+from dalembert.kernels.waiting import making
 
 Tree = Any
 
@@ -52,6 +53,7 @@ class Adjoint:
     `finish(parameters, start, lam, wanted, sums, ends)` handles the start.
     """
 
+    @making(TRACING)
     def __init__(self, loop: Loop):
         begin, step, output, _, _, parameters, start = loop.made
         shapes = loop.carry_shapes
