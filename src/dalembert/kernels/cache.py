@@ -84,7 +84,9 @@ def keep(key: str, code: bytes) -> None:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _private(os.stat(where)):
             return
-        handle, name = tempfile.mkstemp(dir=where, prefix=key[:8], suffix=".new")  # only its owner may read it
+        handle, name = tempfile.mkstemp(
+            dir=where, prefix=key[:8], suffix=".new"
+        )  # only its owner may read it
         try:
             with open(handle, "wb") as file:
                 file.write(data)
