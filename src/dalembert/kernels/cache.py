@@ -1,7 +1,7 @@
 """Machine code kept on disk, so that the next process need not compile it again.
 
-A file holds a mark, its own key, a digest and object code. Everything that shapes the code is in the key. A file that is
-not whole, or not of this key, counts as missing. If the folder cannot be used, nothing is kept: that is never an error.
+A file holds a mark, its own key, a digest and object code. Everything that shapes the code is in the key. A file that
+is not whole, or not of this key, counts as missing. If the folder cannot be used, nothing is kept, without an error.
 
 The code in these files is run. A folder or a file that another user owns or may write to is therefore not used.
 """
