@@ -93,7 +93,7 @@ def test_zero_turns_it_off(tmp_path):
     run(script, **places, DALEMBERT_CACHE="0")
     assert not list(tmp_path.rglob("*"))
     run(script, **places, DALEMBERT_CACHE="")
-    assert len(list(tmp_path.rglob(f"dalembert/*{cache.SUFFIX}"))) == 1
+    assert len(list(tmp_path.rglob(f"dalembert/kernels/*{cache.SUFFIX}"))) == 1
 
 
 def test_the_folder_of_each_platform(monkeypatch, tmp_path):
@@ -106,12 +106,12 @@ def test_the_folder_of_each_platform(monkeypatch, tmp_path):
         ("win32", "AppData/Local"),
     ):
         monkeypatch.setattr(sys, "platform", platform)
-        assert cache.folder() == tmp_path / path / "dalembert"
+        assert cache.folder() == tmp_path / path / "dalembert" / "kernels"
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
-    assert cache.folder() == Path("/elsewhere/dalembert")
+    assert cache.folder() == Path("/elsewhere/dalembert/kernels")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, says the specification
-    assert cache.folder() == tmp_path / ".cache" / "dalembert"
+    assert cache.folder() == tmp_path / ".cache" / "dalembert" / "kernels"
 
 
 def test_damaged_files_are_ignored_and_replaced(kept):
@@ -359,12 +359,11 @@ def test_errors_of_the_compiler_reach_the_caller():
 
 # Bodies of a function that take LLVM many seconds, so that Ctrl-C surely comes before it is done.
 LARGE = """
-    import threading
-    from dalembert.kernels import native
+    from dalembert.kernels import native, waiting
     lines = ["  %v0 = load double, ptr %x"]
-    for i in range(1, 60_000):
+    for i in range(1, 300_000):
         lines.append(f"  %v{i} = call double @llvm.sin.f64(double %v{max(0, i - 1 - i * i % 50)})")
-    lines = ["define void @large(ptr %x) {", "entry:", *lines, "  store double %v59999, ptr %x", "  ret void", "}"]
+    lines = ["define void @large(ptr %x) {", "entry:", *lines, "  store double %v299999, ptr %x", "  ret void", "}"]
     text = "\\n".join(lines)
     large = (text, {"declare double @llvm.sin.f64(double)"})
     emit = native.optimise_and_emit
@@ -386,13 +385,13 @@ def test_ctrl_c_ends_the_wait_and_the_program():
     try:
         native.machine(large)
     except KeyboardInterrupt:
-        print("interrupted", len(threading.enumerate()))
+        print("interrupted", len(waiting._running))
     """
     )
     last, said, took = interrupted(script)
-    assert last == "interrupted 2"  # the compiler still works
-    assert not said
-    assert took < 2
+    assert last == "interrupted 1"  # the compiler still works
+    assert not said  # no crash, and no thread that complains
+    assert took < 10  # the compiler would take longer
 
 
 @POSIX

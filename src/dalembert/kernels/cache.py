@@ -48,7 +48,7 @@ def folder() -> Path | None:
     else:
         base = os.environ.get("XDG_CACHE_HOME", "")
         base = base if os.path.isabs(base) else Path.home() / ".cache"
-    return Path(base) / "dalembert"
+    return Path(base) / "dalembert" / "kernels"
 
 
 def find(key: str) -> bytes | None:

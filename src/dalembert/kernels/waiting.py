@@ -1,6 +1,8 @@
 """Waiting for the compiler: a line on stderr says what takes long, and Ctrl-C ends the wait at once."""
 
+import atexit
 import contextlib
+import ctypes
 import os
 import sys
 import threading
@@ -122,3 +124,22 @@ def interruptible(key: str, work: Callable[[], Any]) -> Any:
         job = _running[key] = _Job(key, work)
         job.start()
     return job.wait()
+
+
+@atexit.register
+def _leave() -> None:
+    """Lets the program end while a compiler works for which nobody waits any more.
+
+    The destructors of LLVM's library would take away what it uses, which ends in a crash. They are left out where the C
+    library can do that and keep the status of the program; elsewhere the compiler finishes first. Windows stops all
+    threads by itself before it calls destructors.
+    """
+    jobs = [job for job in _running.values() if job.is_alive()]
+    if not jobs or os.name == "nt":
+        return
+    try:
+        library = ctypes.CDLL(None)
+        library.on_exit(library._exit, None)
+    except (AttributeError, OSError):
+        for job in jobs:
+            job.join()
