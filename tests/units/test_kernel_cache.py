@@ -338,7 +338,7 @@ def test_the_estimate_of_the_time():
     assert waiting.compiling(27_610 * line) == "compiling 28,000 operations (about 4 s)"
     wide = line.replace("double", "<4 x double>")
     assert waiting.compiling(30_600 * wide) == "compiling 31,000 operations (about 15 s)"
-    assert waiting.compiling(300_000 * wide).endswith("(about 5 min)")
+    assert waiting.compiling(100_000 * wide).endswith("(about 5 min)")
 
 
 def test_threads_other_than_the_main_one_compile(slow, capsys):
@@ -357,20 +357,18 @@ def test_errors_of_the_compiler_reach_the_caller():
     assert compiled() == 7
 
 
-# Bodies of a function that take LLVM many seconds, so that Ctrl-C surely comes before it is done.
+# A function that takes LLVM a minute, so that Ctrl-C surely comes before it is done.
 LARGE = """
     from dalembert.kernels import native, waiting
     lines = ["  %v0 = load double, ptr %x"]
-    for i in range(1, 300_000):
-        lines.append(f"  %v{i} = call double @llvm.sin.f64(double %v{max(0, i - 1 - i * i % 50)})")
-    lines = ["define void @large(ptr %x) {", "entry:", *lines, "  store double %v299999, ptr %x", "  ret void", "}"]
+    for i in range(1, 100_000):
+        lines.append(f"  %v{i} = fdiv double %v{i - 1}, %v{i * i % 997 % i}")
+    lines = ["define void @large(ptr %x) {", "entry:", *lines, "  store double %v99999, ptr %x", "  ret void", "}"]
     text = "\\n".join(lines)
-    large = (text, {"declare double @llvm.sin.f64(double)"})
+    large = (text, set())
     emit = native.optimise_and_emit
-    counted = []
 
     def telling(*arguments):
-        counted.append(1)
         print("running", flush=True)
         return emit(*arguments)
 
@@ -391,7 +389,7 @@ def test_ctrl_c_ends_the_wait_and_the_program():
     last, said, took = interrupted(script)
     assert last == "interrupted 1"  # the compiler still works
     assert not said  # no crash, and no thread that complains
-    assert took < 10  # the compiler would take longer
+    assert took < 15  # the compiler would take a minute
 
 
 @POSIX

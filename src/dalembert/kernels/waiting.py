@@ -65,8 +65,8 @@ def making(line: str = "") -> Iterator[None]:
 
 
 # LLVM's time grows faster than the text, because register allocation does. The constants are a fit to ten kernels of
-# the zoo (leapfrog, gni and frame, 500 to 30,000 instructions, numbers and vectors) on one core of a Neoverse N1. There
-# they are right to a third.
+# the zoo (leapfrog, gni and frame, 500 to 30,000 instructions, numbers and vectors) on one core of a Neoverse N1. For
+# those that take longer than a tenth of a second, they are right to a third.
 _SECONDS, _POWER, _VECTOR = 7e-6, 1.3, 1.4
 
 
