@@ -8,6 +8,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from interrupting import interrupted
@@ -303,21 +304,35 @@ def test_what_was_kept_is_not_announced(slow, kept, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_stages_share_their_time(slow, capsys):
-    slow.setattr(waiting, "PATIENCE", 0.3)
-    with waiting.making("tracing"):
-        time.sleep(0.1)
-        with waiting.making("compiling"):
-            time.sleep(0.25)
-        with waiting.making("a third stage"):
+def test_stages_share_their_time(monkeypatch):
+    clock, events = [0.0], []
+
+    class Timer:
+        def __init__(self, due, function, arguments):
+            self.line = arguments[0]
+            events.append((self.line, round(clock[0] + due, 3)))
+
+        def start(self):
             pass
-    assert capsys.readouterr().err == "dalembert: compiling\n"
+
+        def cancel(self):
+            events.append(("not " + self.line, clock[0]))
+
+    monkeypatch.setenv("DALEMBERT_QUIET", "0")
+    monkeypatch.setattr(waiting, "threading", mock.Mock(Timer=Timer))
+    monkeypatch.setattr(waiting, "time", mock.Mock(monotonic=lambda: clock[0]))
     with waiting.making():
         with waiting.making("tracing"):
-            time.sleep(0.35)
+            clock[0] = 0.75
         with waiting.making("compiling"):
-            time.sleep(0.1)
-    assert capsys.readouterr().err == "dalembert: tracing\ndalembert: compiling\n"
+            clock[0] = 3.0
+        with waiting.making("tracing again"):
+            clock[0] = 3.25
+    assert events[:4] == [("tracing", 2.0), ("not tracing", 0.75), ("not tracing", 0.75), ("compiling", 2.0)]
+    assert ("tracing again", 3.5) in events
+    assert events[-1] == ("not tracing again", 3.25)
+    with waiting.making("another kernel"):
+        assert events[-1] == ("another kernel", 5.25)
 
 
 def test_the_line_goes_above_a_progress_bar(slow, monkeypatch, capsys):
@@ -338,7 +353,7 @@ def test_the_estimate_of_the_time():
     assert waiting.compiling(27_610 * line) == "compiling 28,000 operations (about 4 s)"
     wide = line.replace("double", "<4 x double>")
     assert waiting.compiling(30_600 * wide) == "compiling 31,000 operations (about 15 s)"
-    assert waiting.compiling(100_000 * wide).endswith("(about 5 min)")
+    assert waiting.compiling(300_000 * wide).endswith("(about 5 min)")
 
 
 def test_threads_other_than_the_main_one_compile(slow, capsys):
