@@ -28,6 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_parallel_codegen_split_count=1"
 FLAGS += " --xla_cpu_use_fusion_emitters=false"  # they double the time of compiling
 os.environ.setdefault("XLA_FLAGS", FLAGS)
+os.environ["DALEMBERT_QUIET"] = "1"  # what pages show does not depend on how long they take
 # Pages call the command `dalembert` of the Python that builds them.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ["MATPLOTLIBRC"] = str(HERE / "_static")  # figures of the kernels that run the pages

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from dalembert.kernels.array_code import Program
-from dalembert.kernels.drivers import Driver, compiled
-from dalembert.kernels.native import pack
+from dalembert.kernels.drivers import Driver
+from dalembert.kernels.native import machine, pack
 from dalembert.kernels.traced import Traced
 
 
@@ -20,7 +20,7 @@ def array_kernel(function, *examples):
     w.do(f"call void @inner({', '.join(f'ptr {x}' for x in [*names, '%out'])})")
     w.do("ret void")
     outer = w.function(f"define void @outer({', '.join(f'ptr {x}' for x in [*names, '%out'])})")
-    code = compiled([Program(traced).text("inner"), outer], arrays=True)
+    code = machine(Program(traced).text("inner"), outer, loops=True)
     call = code.function("outer", [ctypes.c_void_p] * (len(examples) + 1))
     size = sum(math.prod(shape) for shape, _ in traced.results)
 

@@ -15,6 +15,8 @@ FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_parallel_codegen_split_cou
 FLAGS += " --xla_cpu_use_fusion_emitters=false"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Every test compiles what it runs, leaves nothing in the user's folders, and how busy the machine is shows nowhere.
+os.environ.update(DALEMBERT_CACHE="0", DALEMBERT_QUIET="1")
 # Tracing makes objects by the million that live on; looking through them every 700 takes a twentieth of the time.
 gc.set_threshold(20_000, 20, 20)
 

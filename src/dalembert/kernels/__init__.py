@@ -7,6 +7,7 @@ from dalembert.kernels.native import Loop, TimeLoop, pack
 from dalembert.kernels.rows import over_rows
 from dalembert.kernels.scalars import Scalars, join, scalarise, split
 from dalembert.kernels.sine_cosine import sincos
+from dalembert.kernels.waiting import making
 
 __all__ = [
     "Adjoint",
@@ -15,6 +16,7 @@ __all__ = [
     "TimeLoop",
     "Unsupported",
     "join",
+    "making",
     "over_rows",
     "pack",
     "scalarise",

@@ -8,9 +8,10 @@ import jax
 import numpy as np
 
 from dalembert.kernels.choice import with_arrays
-from dalembert.kernels.drivers import Driver, Text, compiled, vector_function
-from dalembert.kernels.native import TimeLoop
+from dalembert.kernels.drivers import Driver, Text, vector_function
+from dalembert.kernels.native import TRACING, TimeLoop, machine
 from dalembert.kernels.traced import Traced
+from dalembert.kernels.waiting import making
 
 Tree = Any
 
@@ -48,6 +49,7 @@ class Adjoint:
     `finish(parameters, start, lam, wanted, sums, ends)` handles the start.
     """
 
+    @making(TRACING)
     def __init__(self, loop: TimeLoop):
         begin, step, output, _, _, parameters, start = loop.made
         carry = jax.tree.unflatten(loop.carry_tree, [jax.ShapeDtypeStruct(*x) for x in loop.carry_shapes])
@@ -70,7 +72,7 @@ class Adjoint:
         }
         arrays = with_arrays(*parts.values())
         texts = [vector_function(name, part, arrays) for name, part in parts.items()]
-        code = compiled([*texts, self._back(len(loop.carry)), self._finish()], arrays)
+        code = machine(*texts, self._back(len(loop.carry)), self._finish(), loops=arrays)
         pointer, whole = ctypes.c_void_p, ctypes.c_int64
         self.back = code.function(
             "back", [pointer, pointer, whole, whole, whole, whole, pointer, pointer, pointer]

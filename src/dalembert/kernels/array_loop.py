@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from dalembert.kernels.array_code import Program
-from dalembert.kernels.drivers import Driver, Text, compiled
-from dalembert.kernels.native import Machine, TimeLoop
+from dalembert.kernels.drivers import Driver, Text
+from dalembert.kernels.native import Machine, TimeLoop, machine
 from dalembert.kernels.traced import Functions
 
 
@@ -18,11 +18,11 @@ class ArrayLoop(TimeLoop):
 
     def machine(self) -> Machine:
         """The functions `start` and `run`."""
-        return compiled([*self.texts, self._steps(), self._start(), self._run()], arrays=True)
+        return machine(*self.texts, self._steps(), self._start(), self._run(), loops=True)
 
     def machine_of_many(self, varied: Sequence[bool]) -> Machine:
         """The function `many`."""
-        return compiled([*self.texts, self._steps(), self._many(varied)], arrays=True)
+        return machine(*self.texts, self._steps(), self._many(varied), loops=True)
 
     def _start(self) -> Text:
         w = Driver()

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from dalembert.kernels.array_loop import ArrayLoop
-from dalembert.kernels.native import Loop, TimeLoop
+from dalembert.kernels.native import TRACING, Loop, TimeLoop
 from dalembert.kernels.traced import Functions, Traced
+from dalembert.kernels.waiting import making
 
 SCALARS = 300_000
 """Functions of more scalar operations than this, counted before equal ones are made once, are written with arrays."""
@@ -32,6 +33,7 @@ def with_arrays(*parts: Traced) -> bool:
     return form == "arrays" if form else sum(part.operations for part in parts) > SCALARS
 
 
+@making(TRACING)
 def time_loop(
     begin: Callable,
     step: Callable,

@@ -1,10 +1,9 @@
 """Machine code that calls other functions on vectors of float64, again and again."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from dalembert.kernels.array_code import Program
-from dalembert.kernels.native import Block, Function, Machine
+from dalembert.kernels.native import Block, Function
 from dalembert.kernels.scalars import Scalars
 from dalembert.kernels.traced import Traced, dtypes_of
 
@@ -68,9 +67,3 @@ def vector_function(name: str, part: Traced, arrays: bool) -> Text:
     w.do("ret void")
     pointers = "".join(f"ptr noalias %in{k}, " for k in range(len(part.arguments)))
     return w.function(f"define internal void @{name}({pointers}ptr noalias %out)")
-
-
-def compiled(texts: Sequence[Text], arrays: bool) -> Machine:
-    """The functions, compiled together."""
-    declared = set().union(*(names for _, names in texts))
-    return Machine("\n".join([*(text for text, _ in texts), *sorted(declared)]), loops=arrays)

@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import importlib.metadata
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -10,11 +11,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from dalembert.kernels import cache
 from dalembert.kernels.graph import Node, Region, Unsupported
 from dalembert.kernels.llvm import TYPES, Value, Writer, literal
 from dalembert.kernels.scalars import Plan, Scalars
 from dalembert.kernels.sine_cosine import circles
 from dalembert.kernels.traced import Functions, dtypes_of
+from dalembert.kernels.waiting import compiling, interruptible, making
 
 
 class Function:
@@ -237,26 +240,92 @@ def vector_width() -> int:
     return 4 if "+avx" in _host()[2].split(",") else 2
 
 
+TARGET = {"opt": 3, "jit": True, "reloc": "pic"}
+PASSES = {
+    "speed_level": 1,
+    "loop_unrolling": False,
+    "loop_vectorization": False,
+    "slp_vectorization": False,
+}
+LOOP_PASSES = {**PASSES, "speed_level": 2, "loop_vectorization": True}
+"""For code with loops over arrays."""
+
+
+def _target_machine() -> Any:
+    target, cpu, features = _host()
+    return target.create_target_machine(cpu=cpu, features=features, **TARGET)
+
+
+@functools.cache
+def origin() -> dict[str, Any]:
+    """What shapes the code besides the text and the passes: versions, the processor, and the kind of object file."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    try:
+        version = importlib.metadata.version("dalembert")
+    except importlib.metadata.PackageNotFoundError:
+        version = ""
+    target, cpu, features = _host()
+    return {
+        "dalembert": version,
+        "llvmlite": llvmlite.__version__,
+        "llvm": llvm.llvm_version_info,
+        "triple": llvm.get_process_triple(),
+        "target": target.name,
+        "cpu": cpu,
+        "features": features,
+        **TARGET,
+    }
+
+
+def optimise_and_emit(text: str, passes: dict[str, Any]) -> bytes:
+    """The object code of a text, by LLVM."""
+    import llvmlite.binding as llvm
+
+    with _lock:
+        machine = _target_machine()
+        module = llvm.parse_assembly(text)
+        module.triple = machine.triple
+        module.data_layout = str(machine.target_data)
+        options = llvm.create_pipeline_tuning_options()
+        for name, value in passes.items():
+            setattr(options, name, value)
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        return machine.emit_object(module)
+
+
+def object_code(text: str, passes: dict[str, Any]) -> bytes:
+    """The object code of a text, from the disk if it was compiled before.
+
+    The text names all functions that it calls, and holds no addresses, so the code runs in other processes, too.
+    """
+    key = cache.key_of(text, passes=sorted(passes.items()), **origin())
+    found = cache.find(key)
+    if found is not None:
+        return found
+
+    def work() -> bytes:
+        code = optimise_and_emit(text, passes)
+        cache.keep(key, code)
+        return code
+
+    return interruptible(key, work)
+
+
 class Machine:
     """A compiled module; `function` returns a callable that runs without Python's lock."""
 
     def __init__(self, text: str, loops: bool = False):
-        target, cpu, features = _host()
+        _host()  # llvmlite may be missing
+        code = object_code(text, LOOP_PASSES if loops else PASSES)
         import llvmlite.binding as llvm
 
-        with _lock:
-            machine = target.create_target_machine(cpu=cpu, features=features, opt=3, jit=True, reloc="pic")
-            module = llvm.parse_assembly(text)
-            module.triple = machine.triple
-            module.data_layout = str(machine.target_data)
-            options = llvm.create_pipeline_tuning_options(speed_level=2 if loops else 1)
-            options.loop_unrolling = False
-            options.loop_vectorization = loops
-            options.slp_vectorization = False
-            builder = llvm.create_pass_builder(machine, options)
-            builder.getModulePassManager().run(module, builder)
-            self._engine = llvm.create_mcjit_compiler(module, machine)
-            self._engine.finalize_object()
+        # An engine must begin with a module; this one is empty, so that LLVM has nothing to compile.
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
 
     def function(self, name: str, arguments: Sequence[Any], result: Any = None) -> Any:
         """The function with this name."""
@@ -265,6 +334,7 @@ class Machine:
         return function
 
 
+TRACING = "tracing the functions of the system, which are compiled next"
 _POINTER, _LONG = ctypes.c_void_p, ctypes.c_int64
 
 
@@ -621,7 +691,9 @@ def pack(tree: Any) -> np.ndarray:
     )
 
 
-def machine(*functions: tuple[str, set[str]]) -> Machine:
+def machine(*functions: tuple[str, set[str]], loops: bool = False) -> Machine:
     """The functions, each given with the external functions that it calls, compiled together."""
     declared = set().union(*(names for _, names in functions))
-    return Machine("\n".join([*(text for text, _ in functions), *sorted(declared)]))
+    text = "\n".join([*(text for text, _ in functions), *sorted(declared)])
+    with making(compiling(text, loops)):
+        return Machine(text, loops)

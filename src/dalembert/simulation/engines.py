@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dalembert.kernels import TimeLoop, Unsupported, pack, time_loop, wanted_form
+from dalembert.kernels import TimeLoop, Unsupported, making, pack, time_loop, wanted_form
 from dalembert.methods import Method, State, Status
 from dalembert.model import System, check_start, lower, observed, sample
 from dalembert.numerics import Recent, current, kind_of
@@ -162,6 +162,7 @@ def compiled_single(loop: TimeLoop) -> Any:
     return loop.single()
 
 
+@making()
 def single(system: System, method: Method) -> tuple[TimeLoop, Any]:
     """The loop and its compiled functions."""
     loop = loop_of(system, method)
@@ -181,7 +182,7 @@ def has_kernel(system: System, method: Method) -> bool:
     if not (wants_kernel(method) and method.native_gradients and jax.default_backend() == "cpu"):
         return False
     try:
-        compiled_single(loop_of(system, method))
+        single(system, method)
     except Unsupported as error:
         tell(system, method, error)
         return False

@@ -114,7 +114,7 @@ def child(code: str, *arguments: str) -> Any:
             capture_output=True,
             text=True,
             timeout=CHILD_SECONDS,
-            env=environment | {"XDG_CACHE_HOME": empty},
+            env=environment | {"XDG_CACHE_HOME": empty, "DALEMBERT_CACHE": "0"},
             check=False,
         )
     if done.returncode or not done.stdout.strip():
