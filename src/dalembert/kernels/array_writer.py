@@ -375,4 +375,4 @@ class ArrayWriter:
 def _number(text: str, dtype: np.dtype) -> Any:
     if dtype == np.float64:
         return np.uint64(int(text, 16)).view(np.float64)
-    return text == "true" if dtype == bool else int(text)
+    return text == "true" if dtype.kind == "b" else int(text)

@@ -190,9 +190,9 @@ class Arrays:
                     self.constant(np.asarray(x).astype(t).reshape(s))
                     for x, (s, t) in zip(folded, avals, strict=True)
                 ]
-        if name in _SAME and args[0].shape == shape and args[0].dtype == dtype:
-            if name != "transpose" or list(params["permutation"]) == list(range(len(shape))):
-                return [args[0]]
+        same = name in _SAME and args[0].shape == shape and args[0].dtype == dtype
+        if same and (name != "transpose" or list(params["permutation"]) == list(range(len(shape)))):
+            return [args[0]]
         if dtype.kind != "f":
             return None
         zero = [a.is_zero for a in args]

@@ -95,7 +95,7 @@ def against_plain_jax(settings: Settings) -> Section:
         "The same methods in plain JAX, as a first version would be written (jit, lax.scan, jnp.linalg.solve, "
         f"{NEWTON} Newton iterations, vmap for the ensemble), h = {h}. One trajectory of {steps:,} steps by "
         f"da.simulate, 1,000 members of {few:,} steps by da.ensemble on all cores. The second "
-        "table compares the library's two engines: machine code, and XLA, which runs everything that kernels cannot have.",
+        "table compares the library's two engines: machine code, and XLA, for everything that kernels cannot have.",
     )
     columns = [("case", "case", ""), ("ours", "ours, s", ".2g"), ("theirs", "plain JAX, s", ".2g")]
     columns += [
