@@ -54,6 +54,7 @@ RUNS = {name: Run() for name in da.zoo.__all__} | {
     "BallOnSurface": Run(100),
     "BallOnTurntable": Run(50, parameters={"radius": 0.5}),
     "Bicycle": Run(160),
+    "Car": Run(140),
     "ChaplyginSleigh": Run(180, 0.1),
     "ChaplyginSphere": Run(80, method=LIE, parameters={"radius": 0.5}, times=4),
     "ConstantSpeed": Run(200, method=CHETAEV),

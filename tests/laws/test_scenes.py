@@ -17,6 +17,7 @@ zoo = da.zoo
 SYSTEMS = {name: getattr(zoo, name)() for name in zoo.__all__} | {
     "PendulumCVT, eps": zoo.PendulumCVT(eps=0.5),
     "KnifeEdge, eps": zoo.KnifeEdge(eps=0.4, pull=2.0),
+    "Car, off-axle hitches": zoo.Car(length=0.8, hitch=0.3),
     "ChaplyginSleigh, mass centre": zoo.ChaplyginSleigh(2.0, 1.5, 0.4, coordinates="mass-centre"),
     "GroupSleigh, heavy": zoo.GroupSleigh(mass=2.0, offset=0.5),
     "Snakeboard, absolute": zoo.Snakeboard(radius=0.7, convention="absolute", psi="relative"),
@@ -44,7 +45,7 @@ ROLLING = {
     "RouthSphere": 1,
     "Bicycle": 2,
 }
-SKATING = {"KnifeEdge": 1, "ChaplyginSleigh": 1, "GroupSleigh": 1, "Snakeboard": 4}
+SKATING = {"Car": 12, "KnifeEdge": 1, "ChaplyginSleigh": 1, "GroupSleigh": 1, "Snakeboard": 4}
 DIRECTED = {
     "KnifeEdge": 1,
     "ChaplyginSleigh": 1,

@@ -4,6 +4,7 @@ from dalembert.zoo.appell_hamel import AppellHamel
 from dalembert.zoo.ball_in_cylinder import BallInCylinder
 from dalembert.zoo.ball_on_surface import BallOnSurface
 from dalembert.zoo.bicycle import Bicycle
+from dalembert.zoo.car import Car
 from dalembert.zoo.chaplygin_sleigh import ChaplyginSleigh
 from dalembert.zoo.chaplygin_sphere import ChaplyginSphere
 from dalembert.zoo.constant_speed import ConstantSpeed
@@ -35,6 +36,7 @@ __all__ = [
     "BallOnSurface",
     "BallOnTurntable",
     "Bicycle",
+    "Car",
     "ChaplyginSleigh",
     "ChaplyginSphere",
     "ConstantSpeed",
