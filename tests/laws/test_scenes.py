@@ -20,6 +20,8 @@ SYSTEMS = {name: getattr(zoo, name)() for name in zoo.__all__} | {
     "Car, off-axle hitches": zoo.Car(length=0.8, hitch=0.3),
     "ChaplyginSleigh, mass centre": zoo.ChaplyginSleigh(2.0, 1.5, 0.4, coordinates="mass-centre"),
     "GroupSleigh, heavy": zoo.GroupSleigh(mass=2.0, offset=0.5),
+    "RollerRacer, arm behind": zoo.RollerRacer(reach=0.8, arm=-0.2),
+    "Snake, maximal": zoo.Snake(coordinates="maximal", half=0.4),
     "Snakeboard, absolute": zoo.Snakeboard(radius=0.7, convention="absolute", psi="relative"),
     "TwoWheeledRobot, wide": zoo.TwoWheeledRobot(radius=0.3, track=0.9),
     "BallOnTurntable, small": zoo.BallOnTurntable(rate=-0.7, radius=0.4),
@@ -45,7 +47,15 @@ ROLLING = {
     "RouthSphere": 1,
     "Bicycle": 2,
 }
-SKATING = {"Car": 12, "KnifeEdge": 1, "ChaplyginSleigh": 1, "GroupSleigh": 1, "Snakeboard": 4}
+SKATING = {
+    "Car": 12,
+    "KnifeEdge": 1,
+    "ChaplyginSleigh": 1,
+    "GroupSleigh": 1,
+    "RollerRacer": 4,
+    "Snake": 5,
+    "Snakeboard": 4,
+}
 DIRECTED = {
     "KnifeEdge": 1,
     "ChaplyginSleigh": 1,

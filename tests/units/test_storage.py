@@ -23,10 +23,12 @@ def runs():
     yield da.simulate(sleigh, da.Composition(da.DLA01(), 4), *sleigh.start(), h=0.1, steps=20)
     car = da.zoo.Car(trailers=1, hitch=0.2)
     yield da.simulate(car, da.FrameGradient(), *car.start(), h=0.1, steps=20)
+    snake = da.zoo.Snake(links=2, coordinates="maximal")
+    yield da.simulate(snake, da.DLA01(), *snake.start(), h=0.02, steps=20)
 
 
 @pytest.mark.parametrize("suffix", [".zarr", ".nc"])
-@pytest.mark.parametrize("run", list(runs()), ids=["snakeboard", "cvt", "sleigh", "car"])
+@pytest.mark.parametrize("run", list(runs()), ids=["snakeboard", "cvt", "sleigh", "car", "snake"])
 def test_round_trip(run, suffix, tmp_path):
     path = tmp_path / f"run{suffix}"
     run.save(path)
