@@ -34,6 +34,8 @@ METHODS = (
 )
 # Cases beyond the systems of the zoo with their own parameters and starts.
 CASES = {"PendulumCVT, eps = 0.5, rotating": ("PendulumCVT", {"eps": 0.5}, "rotating")}
+# Chains are audited with few bodies: what holds does not depend on their number, but the time does.
+SIZES = {"Car": ("trailers", 2), "ChainOfPendula": ("pendula", 2), "Snake": ("links", 3)}
 # A part of each refusal, and a short form of it.
 REASONS = {
     "lives on the group": "the system lives on a Lie group",
@@ -60,7 +62,11 @@ def cases() -> dict[str, tuple[str, dict[str, float], str | None]]:
     """Every case by its label: name of the system, parameters that differ from its defaults, name of the start."""
     import dalembert as da
 
-    return {name: (name, {}, None) for name in da.zoo.__all__} | CASES
+    found = {}
+    for name in da.zoo.__all__:
+        size = dict([SIZES[name]]) if name in SIZES else {}
+        found[", ".join([name, *(f"{key} = {value}" for key, value in size.items())])] = (name, size, None)
+    return found | CASES
 
 
 def rounded(x: Any) -> float | None:

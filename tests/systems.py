@@ -69,6 +69,8 @@ def make(name: str) -> tuple[da.System, np.ndarray, np.ndarray, float]:
         "falling-disk": zoo.FallingDisk(),
         "cylinder": zoo.BallInCylinder(),
         "routh": zoo.RouthSphere(),
+        "roller-racer": zoo.RollerRacer(),
+        "car": zoo.Car(trailers=1, hitch=0.3),
         "massive": Massive(),
         "sleigh-potential": SleighInPotential(),
     }[name]

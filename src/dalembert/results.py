@@ -64,8 +64,9 @@ def _described_system(metadata: dict[str, Any]) -> System | None:
     # Of an ensemble in which a parameter varies, or of a parameter that is an array.
     parameters = {name: np.asarray(x) if isinstance(x, list) else x for name, x in parameters.items()}
     arguments = parameters | json.loads(metadata["options"])
-    if "point" in arguments:
-        arguments["coordinates"] = arguments.pop("point")
+    for name in ("point", "form"):
+        if name in arguments:
+            arguments["coordinates"] = arguments.pop(name)
     if not set(arguments) <= set(inspect.signature(kind).parameters):
         return None
     try:

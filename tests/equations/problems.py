@@ -12,7 +12,7 @@ The first twelve are the nonholonomically coupled systems of Modin and Verdier, 
 integrators work?": a passenger x in R^2 or R^3 whose constraint A(xi) x' = 0 is turned by a driver xi.  The
 coordinates are (x1, x2, xi) or (x1, x2, x3, xi), all masses are 1 and the potential is U(x) + V(xi).  The
 others are the Chaplygin sleigh in contact and in centre-of-mass coordinates, two snakeboards, bodies that roll,
-and a system with a full mass matrix.
+wheels that are joined, and a system with a full mass matrix.
 """
 
 from collections.abc import Callable
@@ -314,6 +314,51 @@ def routh_sphere(name):
     return _problem(name, metric, V, gradV, A, [0, 0, 0, 1, 0], v0, 0.05)
 
 
+# ---- wheels that are joined -------------------------------------------------------------------------------
+
+
+def roller_racer(name):
+    """Seat and handle: reach 1, arm 0.3, m = 1, J = 0.3, J2 = 0.1, V = (1 - cos phi)/2."""
+    M = np.diag([1.0, 1.0, 0.4, 0.1])
+    M[2, 3] = M[3, 2] = 0.1
+
+    def V(q):
+        return 0.5 * (1 - np.cos(q[3]))
+
+    def gradV(q):
+        zero = 0.0 * q[0]
+        return np.array([zero, zero, zero, 0.5 * np.sin(q[3])])
+
+    def A(q):
+        front, zero = q[2] + q[3], 0.0 * q[0]
+        turning = np.cos(q[3]) + 0.3
+        seat = [-np.sin(q[2]), np.cos(q[2]), zero, zero]
+        return np.array([seat, [-np.sin(front), np.cos(front), turning, zero + 0.3]])
+
+    v0 = [1.0, 0, np.sin(0.9) / (np.cos(0.9) + 0.3), 0]
+    return _problem(name, M, V, gradV, A, [0, 0, 0, 0.9], v0, 0.05)
+
+
+def car(name):
+    """A tractor and one trailer: length 1, hitch 0.3, m = 1, J = 0.2; the trailer's axle is at x - 0.3 e0 - e1."""
+
+    def moving(q):
+        (c0, s0), (c1, s1) = ((np.cos(x), np.sin(x)) for x in q[2:])
+        one, zero = 1.0 + 0.0 * c0, 0.0 * c0
+        return np.array([[one, zero, 0.3 * s0, s1], [zero, one, -0.3 * c0, -c1]])
+
+    def metric(q):
+        behind = moving(q)
+        return np.diag([1.0, 1.0, 0.2, 0.2]) + behind.T @ behind
+
+    def A(q):
+        zero = 0.0 * q[0]
+        tractor = np.array([-np.sin(q[2]), np.cos(q[2]), zero, zero])
+        return np.array([tractor, np.array([-np.sin(q[3]), np.cos(q[3])]) @ moving(q)])
+
+    return _problem(name, metric, _no_potential, _no_gradient, A, [0] * 4, [1.0, 0, 0.4, -0.12], 0.05)
+
+
 # ---- a full mass matrix -----------------------------------------------------------------------------------
 
 
@@ -362,6 +407,8 @@ PROBLEMS: dict[str, Problem] = {
         falling_disk("falling-disk"),
         ball_in_cylinder("cylinder"),
         routh_sphere("routh"),
+        roller_racer("roller-racer"),
+        car("car"),
         massive("massive"),
         sleigh_potential("sleigh-potential"),
     )

@@ -31,6 +31,8 @@ EXTRAS = {
     "sleigh-potential": ["frame", "frame@4"],
     "falling-disk": ["frame"],
     "routh": ["frame"],
+    "car": ["frame"],
+    "roller-racer": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
     "cylinder": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
     "snakeboard-relative": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
     "snakeboard-absolute": ["dla:0.5", "dla01", "leapfrog-half-kick", "frame"],

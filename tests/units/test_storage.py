@@ -21,10 +21,14 @@ def runs():
     yield da.simulate(cvt, da.DLA(0.4), *cvt.start(), h=0.1, steps=20)
     sleigh = da.zoo.ChaplyginSleigh(coordinates="mass-centre")
     yield da.simulate(sleigh, da.Composition(da.DLA01(), 4), *sleigh.start(), h=0.1, steps=20)
+    car = da.zoo.Car(trailers=1, hitch=0.2)
+    yield da.simulate(car, da.FrameGradient(), *car.start(), h=0.1, steps=20)
+    snake = da.zoo.Snake(links=2, coordinates="maximal")
+    yield da.simulate(snake, da.DLA01(), *snake.start(), h=0.02, steps=20)
 
 
 @pytest.mark.parametrize("suffix", [".zarr", ".nc"])
-@pytest.mark.parametrize("run", list(runs()), ids=["snakeboard", "cvt", "sleigh"])
+@pytest.mark.parametrize("run", list(runs()), ids=["snakeboard", "cvt", "sleigh", "car", "snake"])
 def test_round_trip(run, suffix, tmp_path):
     path = tmp_path / f"run{suffix}"
     run.save(path)
@@ -35,6 +39,7 @@ def test_round_trip(run, suffix, tmp_path):
     assert back.save_every == run.save_every
     assert back.method == run.method or back.method.cli_name == run.method.cli_name
     assert type(back.system) is type(run.system)
+    assert back.system.coordinates == run.system.coordinates
     np.testing.assert_array_equal(back.energy(full=True), run.energy(full=True))
     # Saved again, the file is the same.
     back.save(tmp_path / f"again{suffix}")

@@ -11,7 +11,7 @@ from dalembert.discrete import GRADIENTS
 from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.methods.discrete_gradient import check_gradient
 from dalembert.methods.frame_gradient import turning
-from dalembert.model import Mechanics, System, Trait, acceleration, lower, polar_factor
+from dalembert.model import Mechanics, System, Trait, acceleration, lower, orthonormal, polar_factor
 from dalembert.numerics import matvec, solve_spd
 
 
@@ -54,7 +54,8 @@ class ChetaevGradient(Method):
     def init(self, m: Mechanics, state: State, h: Array) -> ChetaevMemory:
         q, v = state.q, state.v
         mass = m.metric(q)
-        b = polar_factor(jnp.diag(1 / jnp.sqrt(jnp.diagonal(mass))), mass)
+        # No polar factor: a mass matrix with strong coupling is too far from the identity for its iteration.
+        b = orthonormal(jnp.eye(len(v), dtype=q.dtype), mass)
         rate, lam = acceleration(m, q, v)
         return ChetaevMemory(b, matvec(b.T, matvec(mass, v)), lam, rate)
 

@@ -215,7 +215,7 @@ def along_allowed(system: System | Mechanics, q: Array, v: Array, x: Array) -> A
 def orthonormal_frame(system: System | Mechanics, q: Array) -> Array:
     """A basis of D at q, orthonormal for the kinetic metric; it need not be continuous in q."""
     m = lower(system)
-    return _orthonormal(m.frame(q), m.metric(q))
+    return orthonormal(m.frame(q), m.metric(q))
 
 
 def tangent_directions(system: System | Mechanics, q: Array, near: Array | None = None) -> Array:
@@ -226,11 +226,11 @@ def tangent_directions(system: System | Mechanics, q: Array, near: Array | None 
         return jnp.eye(m.velocity_dimension, dtype=q.dtype)
     slopes, mass = m.slopes(q), m.metric(q)
     if near is None:
-        return _orthonormal(null_space(slopes), mass)
+        return orthonormal(null_space(slopes), mass)
     return polar_factor(near - _raised(mass, slopes, matmul(slopes, near)), mass)
 
 
-def _orthonormal(vectors: Array, mass: Array) -> Array:
+def orthonormal(vectors: Array, mass: Array) -> Array:
     """The columns of `vectors`, made orthonormal one after the other, each against the ones before it."""
     columns: list[Array] = []
     for x in vectors.T:

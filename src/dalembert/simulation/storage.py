@@ -59,8 +59,14 @@ def _parameters(system: System) -> dict[str, Any]:
     return {jax.tree_util.keystr(path).lstrip("."): np.asarray(leaf).tolist() for path, leaf in leaves}
 
 
-def _options(system: System) -> dict[str, str]:
-    return {name: x for name, x in vars(system).items() if isinstance(x, str)}
+def _options(system: System) -> dict[str, str | int]:
+    """Texts, and whole numbers that are no parameters, such as how many bodies there are."""
+    static = {field.name for field in dataclasses.fields(system) if field.metadata.get("static")}
+    return {
+        name: x
+        for name, x in vars(system).items()
+        if isinstance(x, str) or (name in static and isinstance(x, int))
+    }
 
 
 def to_xarray(sol: Trajectory) -> "xarray.Dataset":

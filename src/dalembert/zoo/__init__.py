@@ -4,6 +4,8 @@ from dalembert.zoo.appell_hamel import AppellHamel
 from dalembert.zoo.ball_in_cylinder import BallInCylinder
 from dalembert.zoo.ball_on_surface import BallOnSurface
 from dalembert.zoo.bicycle import Bicycle
+from dalembert.zoo.car import Car
+from dalembert.zoo.chain_of_pendula import ChainOfPendula
 from dalembert.zoo.chaplygin_sleigh import ChaplyginSleigh
 from dalembert.zoo.chaplygin_sphere import ChaplyginSphere
 from dalembert.zoo.constant_speed import ConstantSpeed
@@ -18,10 +20,12 @@ from dalembert.zoo.particle_with_wheel import ParticleWithWheel
 from dalembert.zoo.pendulum_cvt import PendulumCVT
 from dalembert.zoo.rattleback import Rattleback
 from dalembert.zoo.rheonomic_particle import RheonomicParticle, TravellingWell
+from dalembert.zoo.roller_racer import RollerRacer
 from dalembert.zoo.rolling_disk import RollingDisk
 from dalembert.zoo.round_body import RoundBody
 from dalembert.zoo.routh_sphere import RouthSphere
 from dalembert.zoo.rubber_ball import RubberBall
+from dalembert.zoo.snake import Snake
 from dalembert.zoo.snakeboard import Snakeboard
 from dalembert.zoo.spring_particle import SpringParticle
 from dalembert.zoo.suslov import Suslov
@@ -35,6 +39,8 @@ __all__ = [
     "BallOnSurface",
     "BallOnTurntable",
     "Bicycle",
+    "Car",
+    "ChainOfPendula",
     "ChaplyginSleigh",
     "ChaplyginSphere",
     "ConstantSpeed",
@@ -49,10 +55,12 @@ __all__ = [
     "PendulumCVT",
     "Rattleback",
     "RheonomicParticle",
+    "RollerRacer",
     "RollingDisk",
     "RoundBody",
     "RouthSphere",
     "RubberBall",
+    "Snake",
     "Snakeboard",
     "SpringParticle",
     "Suslov",
