@@ -243,18 +243,21 @@ def orthonormal(vectors: Array, mass: Array) -> Array:
 def nearest_frame(system: System | Mechanics, q: Array, b: Array) -> Array:
     """The orthonormal frame of D at q nearest to b: P(q) b N^(-1/2), with N the Gram matrix of P(q) b; smooth in q."""
     m = lower(system)
-    if m.constrained and not m.framed and b.shape[1] * 3 < b.shape[0] and b.shape[0] > 5:
+    n, r = b.shape
+    if m.constrained and not m.framed and n > 8 and 3 * r < n:
         return _few_directions(m.rows(q), m.metric(q), b)
     return polar_factor(project(m, q, b), m.metric(q))
 
 
 def _few_directions(a: Array, mass: Array, b: Array) -> Array:
-    """The same if D has few dimensions: from the basis N of D with b^T N = 1, which takes one elimination."""
+    """The same where D has few dimensions and the system many: P b = N (N^T M N)^-1 N^T M b for a basis N of D.
+
+    It takes one elimination for the few columns of N, which have (M b)^T N = 1 up to a factor for each row.
+    """
     n, r = b.shape
-    rows = a / jnp.max(jnp.abs(a), axis=1, keepdims=True)
-    columns = b / jnp.max(jnp.abs(b), axis=0, keepdims=True)
+    rows = jnp.concatenate([a, matmul(mass, b).T])
     right = jnp.concatenate([jnp.zeros((n - r, r), b.dtype), jnp.eye(r, dtype=b.dtype)])
-    basis = solve(jnp.concatenate([rows, columns.T]), right)
+    basis = solve(rows / jnp.max(jnp.abs(rows), axis=1, keepdims=True), right)
     weights = matmul(mass, basis)
     return polar_factor(matmul(basis, solve_spd(matmul(basis.T, weights), matmul(weights.T, b))), mass)
 
