@@ -131,7 +131,7 @@ class Arrays:
         return [read(a) for a in jaxpr.outvars]
 
     def _equation(self, region: Region, equation: Any, args: list[Item]) -> Sequence[Item]:
-        name = equation.primitive.name
+        name = str(equation.primitive.name)
         name = {"lt_to": "lt", "le_to": "le", "eq_to": "eq", "add_any": "add"}.get(name, name)
         if name in IDENTITY:
             return args

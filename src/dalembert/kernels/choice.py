@@ -9,8 +9,12 @@ from dalembert.kernels.native import TRACING, Loop, TimeLoop
 from dalembert.kernels.traced import Functions, Traced
 from dalembert.kernels.waiting import making
 
-SCALARS = 300_000
-"""Functions of more scalar operations than this, counted before equal ones are made once, are written with arrays."""
+SCALARS = 160_000
+"""Functions of more scalar operations than this, counted before equal ones are made once, are written with arrays.
+
+It is where compiling scalars begins to take longer than most users will wait, about ten seconds; the same code with
+arrays takes about three. Its steps take two to three times as long there, and less than that for larger systems.
+"""
 
 FORMS = ("scalars", "arrays")
 VARIABLE = "DALEMBERT_KERNELS"
