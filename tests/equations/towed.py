@@ -83,9 +83,7 @@ def step(q0, v0, h):
     w = fixed.T @ metric(q0) @ v0
     for _ in range(8):
         value = residual(w)[0]
-        slope = np.stack(
-            [(residual(w + d)[0] - residual(w - d)[0]) / 2e-6 for d in 1e-6 * np.eye(2)], axis=1
-        )
+        slope = np.stack([(residual(w + d)[0] - residual(w - d)[0]) / 2e-6 for d in 1e-6 * np.eye(2)], axis=1)
         change = np.linalg.solve(slope, value)
         w = w - change
         if np.max(np.abs(change)) < 1e-15:
