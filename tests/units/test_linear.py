@@ -99,3 +99,39 @@ def test_products(random):
     a, b, x = random.normal(size=(2, 3)), random.normal(size=(3, 4)), random.normal(size=3)
     np.testing.assert_allclose(matvec(jnp.asarray(a), jnp.asarray(x)), a @ x, rtol=1e-14)
     np.testing.assert_allclose(matmul(jnp.asarray(a), jnp.asarray(b)), a @ b, rtol=1e-14)
+
+
+@pytest.mark.parametrize("spread", [30.0, 1e4])
+def test_inverse_square_root_of_eigenvalues_that_differ(spread, random):
+    """The scale of the largest one; errors grow with the square root of the spread, which z itself has."""
+    turned = np.linalg.qr(random.normal(size=(6, 6)))[0]
+    a = turned @ np.diag(np.geomspace(1, spread, 6)) @ turned.T
+    z = np.asarray(inverse_square_root(jnp.asarray(a)))
+    np.testing.assert_allclose(z @ a @ z, np.eye(6), atol=1e-13 * np.sqrt(spread))
+
+
+@pytest.mark.parametrize("shape", [(9, 11), (12, 13), (20, 40)])
+def test_null_space_of_many_rows(shape, random):
+    """The elimination as a loop, with entries and whole columns that vanish."""
+    a = random.normal(size=shape)
+    a[np.abs(a) < 0.5] = 0
+    a[:, 2] = 0
+    basis = np.asarray(null_space(jnp.asarray(a)))
+    assert np.max(np.abs(a @ basis)) < 1e-12 * np.max(np.abs(basis))  # sums of forty products
+    assert np.linalg.matrix_rank(basis) == shape[1] - shape[0] == basis.shape[1]
+
+
+@pytest.mark.parametrize("columns", [(), (3,)])
+def test_solves_of_large_matrices(columns, random):
+    """By LAPACK, and in reverse; a matrix that is not positive definite gives NaN, as for small ones."""
+    a, b = random.normal(size=(15, 15)) + 4 * np.eye(15), random.normal(size=(15, *columns))
+    np.testing.assert_allclose(
+        solve(jnp.asarray(a), jnp.asarray(b)), np.linalg.solve(a, b), rtol=0, atol=1e-12
+    )
+    spd = a @ a.T
+    found = jax.jit(solve_spd)(jnp.asarray(spd), jnp.asarray(b))
+    np.testing.assert_allclose(spd @ np.asarray(found), b, rtol=0, atol=1e-12)
+    slope = jax.grad(lambda m: jnp.sum(solve(m, jnp.asarray(b)) ** 2))(jnp.asarray(a))
+    x = np.linalg.solve(a, b).reshape(15, -1)
+    np.testing.assert_allclose(slope, -np.linalg.solve(a.T, 2 * x) @ x.T, rtol=0, atol=1e-11)
+    assert np.all(np.isnan(solve_spd(jnp.asarray(spd - 1e3 * np.eye(15)), jnp.asarray(b))))

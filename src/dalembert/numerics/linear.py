@@ -138,7 +138,9 @@ def _large(a: Array, b: Array, positive: bool) -> Array:
         y = lax.linalg.triangular_solve(low, right, left_side=True, lower=True)
         x = lax.linalg.triangular_solve(low, y, left_side=True, lower=True, transpose_a=True)
         return jnp.where(sound, x, jnp.nan).reshape(b.shape)
-    return jnp.linalg.solve(a, right).reshape(b.shape)
+    factors, _, order = lax.linalg.lu(a)
+    y = lax.linalg.triangular_solve(factors, right[order], left_side=True, lower=True, unit_diagonal=True)
+    return lax.linalg.triangular_solve(factors, y, left_side=True).reshape(b.shape)
 
 
 def _bind(a: Array, b: Array, positive: bool) -> Array:
@@ -261,9 +263,9 @@ def _null_space_in_a_loop(a: Array) -> Array:
 def inverse_square_root(a: Array) -> Array:
     """a^(-1/2) for a symmetric positive definite matrix.
 
-    Up to 2 x 2 there are closed forms. Larger matrices use the Newton-Schulz iteration, scaled by the trace, until
-    rounding stops it. It converges if the eigenvalues differ by less than a factor of about twenty, far more than one
-    time step does to a frame; otherwise the result is NaN.
+    Up to 2 x 2 there are closed forms. Larger matrices use the Newton-Schulz iteration until rounding stops it. It is
+    scaled by the mean of the eigenvalues or, if it might not converge then, by a bound of the largest one. The result
+    is NaN if the eigenvalues differ by more than a factor of about a million.
     """
     r = a.shape[0]
     if r == 0:
@@ -281,11 +283,12 @@ def inverse_square_root(a: Array) -> Array:
 @jax.custom_jvp
 def _newton_schulz(a: Array) -> Array:
     r, one = a.shape[0], jnp.eye(a.shape[0], dtype=a.dtype)
-    scale = jnp.trace(a) / r
+    mean, largest = jnp.trace(a) / r, jnp.max(jnp.sum(jnp.abs(a), axis=1))
+    scale = jnp.where(largest < 2.5 * mean, mean, largest)  # it converges for eigenvalues between 0 and 3
 
     def unfinished(carry):
         _, _, error, before, count = carry
-        return (error > 4 * jnp.finfo(a.dtype).eps) & (error < before) & (count < 20)
+        return (error > 4 * jnp.finfo(a.dtype).eps) & (error < before) & (count < 30)
 
     def improve(carry):
         y, z, error, _, count = carry
