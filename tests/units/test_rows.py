@@ -86,7 +86,7 @@ def test_a_function_without_machine_code_goes_through_xla():
 
 
 def test_a_large_function_is_made_of_arrays(monkeypatch):
-    monkeypatch.setattr(choice, "SCALARS", 5)
+    monkeypatch.setattr(choice, "SCALARS", 3)
     x, y = at_random(20, (3,), (3,))
     assert isinstance(rows._kernel(dot, np.float64(2.0), (x, y))[0], ArrayLoop)
     np.testing.assert_allclose(over_rows(dot)(np.float64(2.0), x, y), 2 * np.sum(x * y, axis=1), atol=1e-14)
