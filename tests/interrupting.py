@@ -6,6 +6,9 @@ import sys
 import textwrap
 import time
 
+HEARS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""The beginning of a script that Ctrl-C interrupts: a background shell starts children deaf to it."""
+
 
 def interrupted(script: str) -> tuple[str, str, float]:
     """Runs a script that prints "running", interrupts it then.
@@ -13,7 +16,7 @@ def interrupted(script: str) -> tuple[str, str, float]:
     Returns the last line it prints, what it warns of, and how long it took to end.
     """
     child = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)],
+        [sys.executable, "-c", HEARS + textwrap.dedent(script)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,6 +1,8 @@
 """Machine code on disk: what is run, what is not, how much is kept; and what is said while the compiler works."""
 
+import collections
 import ctypes
+import json
 import os
 import subprocess
 import sys
@@ -10,10 +12,17 @@ import time
 from pathlib import Path
 from unittest import mock
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
-from interrupting import interrupted
+from interrupting import HEARS, interrupted
 
-from dalembert.kernels import cache, native, waiting
+import dalembert as da
+from dalembert.kernels import cache, native, time_loop, waiting
+from dalembert.kernels import kept as kept_loops
+from dalembert.kernels.traced import Made
+from dalembert.methods import State
 
 KEY, OTHER = "a" * 64, "b" * 64
 CODE = bytes(range(256)) * 20
@@ -35,7 +44,7 @@ def file_of(folder: Path, key: str = KEY) -> Path:
 def run(script: str, **variables: str) -> list[str]:
     """The words that a program of its own prints."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
+        [sys.executable, "-c", HEARS + textwrap.dedent(script)],
         env=os.environ | variables,
         capture_output=True,
         text=True,
@@ -80,12 +89,159 @@ def test_the_next_process_runs_the_same_code_without_compiling(kept):
     assert emitted == passed == "3"
     assert run(SIMULATION, **variables, PYTHONHASHSEED="2") == [without, emitted, passed]
     files = {path: path.read_bytes() for path in kept.iterdir()}
-    assert len(files) == 3
+    # Three pieces of code; the outline of the loop and the keys of two of them; and the start that passed its checks.
+    assert len(files) == 7
     assert run(SIMULATION, **variables, PYTHONHASHSEED="3") == [without, "0", "0"]
     for path in files:
         path.write_bytes(files[path][:-1] + bytes([files[path][-1] ^ 1]))
     assert run(SIMULATION, **variables) == [without, emitted, passed]
     assert {path: path.read_bytes() for path in kept.iterdir()} == files
+
+
+SKATE = """
+    import hashlib, warnings
+    import jax.numpy as jnp, numpy as np
+    import dalembert as da
+    from dalembert.kernels import traced
+
+    counted = []
+    init = traced.Traced.__init__
+    traced.Traced.__init__ = lambda self, *a: counted.append(1) or init(self, *a)
+    sampled = []
+    from dalembert.simulation import engines
+    look = engines.sample
+    engines.sample = lambda *a: sampled.append(1) or look(*a)
+
+    RATE = 1.0
+
+    class Skate(da.System):
+        coordinates = ("x", "y", "theta")
+        slope: float = 0.3
+
+        def lagrangian(self, q, v):
+            return 0.5 * RATE * jnp.sum(v**2) - self.slope * q[1]
+
+        def constraints(self, q):
+            return jnp.array([[jnp.sin(q[2]), -jnp.cos(q[2]), 0.0]])
+
+    skate, v0, words = Skate(), [1, 0, 0.5], []
+    try:
+        sol = da.simulate(skate, da.FrameGradient(), [0, 0, 0], v0, h=0.1, steps=50)
+        words.append(hashlib.sha256(np.asarray(sol.q).tobytes() + np.asarray(sol.multipliers).tobytes()).hexdigest())
+    except ValueError as error:
+        words.append(str(error).split()[1].replace(" ", ""))
+    print(*words, len(counted), len(sampled))
+"""
+
+
+def test_the_next_process_does_not_trace(kept):
+    variables = {"DALEMBERT_CACHE": str(kept)}
+    plain = run(SKATE, DALEMBERT_CACHE="0")
+    assert plain[1:] == ["5", "1"]  # three functions of the run, two of the multipliers
+    assert run(SKATE, **variables, PYTHONHASHSEED="1") == plain
+    assert run(SKATE, **variables, PYTHONHASHSEED="2") == [plain[0], "0", "0"]
+    # Another number of the system or of the start is checked, but nothing is traced again.
+    for old, new in (("Skate(), [1", "Skate(0.2), [1"), ("[1, 0, 0.5]", "[2, 0, 0.5]")):
+        again = run(SKATE.replace(old, new), **variables)
+        assert again[1:] == ["0", "1"]
+        assert again[0] == run(SKATE.replace(old, new), DALEMBERT_CACHE="0")[0] != plain[0]
+    # A start that is refused is refused again.
+    for _ in range(2):
+        assert run(SKATE.replace("[1, 0, 0.5]", "[1, 1, 0.5]"), **variables)[1:] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("RATE = 1.0", "RATE = 2.0"),
+        ("- self.slope * q[1]", "- self.slope * q[0]"),
+        ("-jnp.cos(q[2]), 0.0", "-jnp.cos(q[2]), 0.1 * jnp.sin(q[2])"),
+        ("FrameGradient()", "FrameGradient('gonzalez')"),
+        ("RATE = 1.0", "RATE = 1.0; import jax; jax.config.update('jax_enable_x64', False)"),
+    ],
+)
+def test_what_changes_is_traced_again(kept, old, new):
+    run(SKATE, DALEMBERT_CACHE=str(kept))
+    changed = run(SKATE.replace(old, new), DALEMBERT_CACHE=str(kept))
+    assert changed == run(SKATE.replace(old, new), DALEMBERT_CACHE="0")
+
+
+def test_a_start_that_the_new_constraints_forbid_is_refused(kept):
+    variables = {"DALEMBERT_CACHE": str(kept)}
+    run(SKATE, **variables)
+    moved = SKATE.replace("-jnp.cos(q[2]), 0.0", "-jnp.cos(q[2]), 1.0")
+    assert run(moved, **variables) == run(moved, DALEMBERT_CACHE="0") == ["the", "0", "1"]
+
+
+def test_functions_that_read_files_are_traced_in_each_process(kept, tmp_path):
+    file = tmp_path / "rate.txt"
+    script = SKATE.replace("* RATE *", f"* np.loadtxt({str(file)!r}) *")
+    found = []
+    for rate in ("1.0", "2.0"):
+        file.write_text(rate)
+        found.append(run(script, DALEMBERT_CACHE=str(kept)))
+        assert found[-1] == run(script, DALEMBERT_CACHE="0")
+    assert found[0][0] != found[1][0]
+
+
+def test_a_kept_loop_gives_what_the_traced_one_gives(kept):
+    """Derivatives, ensembles and measurements at many rows, from the disk and without it."""
+    script = """
+        import hashlib
+        import jax, numpy as np
+        import dalembert as da
+        car = da.zoo.Car(trailers=2)
+        q, v = map(np.asarray, car.start())
+
+        def end(v):
+            return da.simulate(car, da.FrameGradient(), q, v, h=0.05, steps=20).q[-1, 0]
+
+        parts = [jax.grad(end)(v), jax.jvp(end, (v,), (v,))[1]]
+        many = da.ensemble(car, da.FrameGradient(), np.stack([q] * 5), v, h=0.05, steps=20)
+        sol = da.simulate(car, da.FrameGradient(), q, v, h=0.05, steps=20)
+        parts += [many.q, sol.q, sol.energy(), sol.multipliers]
+        print(hashlib.sha256(b"".join(np.asarray(x).tobytes() for x in parts)).hexdigest())
+    """
+    plain = run(script, DALEMBERT_CACHE="0")
+    assert [run(script, DALEMBERT_CACHE=str(kept)) for _ in range(2)] == [plain, plain]
+
+
+@pytest.mark.parametrize(
+    "text", [b"null", b"[]", b"{}", b"not json", b'{"examples": [{"class": ["os", "system"]}, null]}']
+)
+def test_outlines_that_make_no_sense_are_made_again(kept, text):
+    made = Made(
+        begin=lambda p, x: (jnp.zeros((), jnp.int32), x),
+        step=lambda p, carry: carry,
+        output=lambda p, carry: p * carry[1],
+        report=lambda carry: (carry[0],),
+        counted=lambda carry: (),
+        parameters=jax.ShapeDtypeStruct((), float),
+        start=jax.ShapeDtypeStruct((2,), float),
+    )
+    cache.keep(kept_loops._key("twice", "outline"), text)
+    for _ in range(2):
+        loop = time_loop(*made, name="twice")
+        start, _ = loop.single()
+        two, x, carry, row = np.array([2.0]), np.array([3.0, 5.0]), np.empty(3), np.empty(2)
+        start(*(a.ctypes.data for a in (two, x, carry, row)))
+        assert row.tolist() == [6.0, 10.0]
+
+
+def test_trees_as_json():
+    tree = State(jax.ShapeDtypeStruct((2, 3), np.dtype(float)), ({"a": [None]},), None)
+    assert kept_loops.decoded(json.loads(json.dumps(kept_loops.encoded(tree)))) == tree
+    for other in (da.zoo.KnifeEdge(), {1: None}, collections.namedtuple("Hidden", "a")(None), 3.0):
+        with pytest.raises(TypeError):
+            kept_loops.encoded(other)
+
+
+def test_the_number_of_files_is_limited(kept, monkeypatch):
+    monkeypatch.setattr(cache, "MOST", 5)
+    for k in range(9):
+        cache.keep(f"{k:064x}", b"1")
+        os.utime(file_of(kept, f"{k:064x}"), (k, k))
+    assert sorted(x.stem[-1] for x in kept.iterdir()) == ["4", "5", "6", "7", "8"]
 
 
 def test_zero_turns_it_off(tmp_path):
@@ -94,7 +250,8 @@ def test_zero_turns_it_off(tmp_path):
     run(script, **places, DALEMBERT_CACHE="0")
     assert not list(tmp_path.rglob("*"))
     run(script, **places, DALEMBERT_CACHE="")
-    assert len(list(tmp_path.rglob(f"dalembert/kernels/*{cache.SUFFIX}"))) == 1
+    # The code, its key, the outline of the loop, and the start that passed its checks.
+    assert len(list(tmp_path.rglob(f"dalembert/kernels/*{cache.SUFFIX}"))) == 4
 
 
 def test_the_folder_of_each_platform(monkeypatch, tmp_path):

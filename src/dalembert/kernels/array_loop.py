@@ -12,7 +12,7 @@ class ArrayLoop(TimeLoop):
     """A time loop in operations on arrays, for large systems."""
 
     def __init__(self, functions: Functions):
-        super().__init__(functions)
+        super().__init__(functions.made, functions.begin.example, functions.output.example)
         names = ("begin", "step", "output")
         self.texts = [Program(part).text(name) for name, part in zip(names, functions.parts, strict=True)]
 

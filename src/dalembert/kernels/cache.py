@@ -1,7 +1,8 @@
-"""Machine code kept on disk, so that the next process need not compile it again.
+"""Machine code kept on disk, so that the next process need not compile it again, and what is known about it.
 
-A file holds a mark, its own key, a digest and object code. Everything that shapes the code is in the key. A file that
-is not whole, or not of this key, counts as missing. If the folder cannot be used, nothing is kept, without an error.
+A file holds a mark, its own key, a digest and object code, or a text of JSON about it. Everything that shapes the
+code is in the key. A file that is not whole, or not of this key, counts as missing. If the folder cannot be used,
+nothing is kept, without an error.
 
 The code in these files is run. A folder or a file that another user owns or may write to is therefore not used.
 """
@@ -20,6 +21,8 @@ MARK = b"dalembert kernel 1\n"
 SUFFIX = ".kernel"
 LIMIT = 256 * 2**20
 """The size in bytes above which the files that were not used for longest are removed."""
+MOST = 4096
+"""The number of files above which they are removed likewise."""
 _DIGEST = hashlib.sha256().digest_size
 _HOUR = 3600.0
 # A path may hold a null byte, and a user may have no home.
@@ -119,10 +122,10 @@ def _prune(where: Path) -> None:
                     found.append((state.st_mtime, state.st_size, entry.path))
                 elif entry.name.endswith(".new") and now - state.st_mtime > _HOUR:
                     os.unlink(entry.path)
-    size = sum(each for _, each, _ in found)
+    size, number = sum(each for _, each, _ in found), len(found)
     for _, each, path in sorted(found):
-        if size <= LIMIT:
+        if size <= LIMIT and number <= MOST:
             return
-        size -= each
+        size, number = size - each, number - 1
         with contextlib.suppress(OSError):
             os.unlink(path)

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from dalembert.kernels.array_loop import ArrayLoop
+from dalembert.kernels.kept import kept_loop
 from dalembert.kernels.native import TRACING, Loop, TimeLoop
-from dalembert.kernels.traced import Functions, Traced
+from dalembert.kernels.traced import Functions, Made, Traced
 from dalembert.kernels.waiting import making
 
 SCALARS = 160_000
@@ -38,6 +39,11 @@ def with_arrays(*parts: Traced) -> bool:
 
 
 @making(TRACING)
+def _traced(made: Made) -> TimeLoop:
+    functions = Functions(made)
+    return ArrayLoop(functions) if with_arrays(*functions.parts) else Loop(functions)
+
+
 def time_loop(
     begin: Callable,
     step: Callable,
@@ -46,7 +52,14 @@ def time_loop(
     counted: Callable,
     parameters: Any,
     start: Any,
+    name: str | None = None,
 ) -> TimeLoop:
-    """The time loop of these functions (see `Functions`), in the form that fits its size."""
-    functions = Functions(begin, step, output, report, counted, parameters, start)
-    return ArrayLoop(functions) if with_arrays(*functions.parts) else Loop(functions)
+    """The time loop of these functions (see `Made`), in the form that fits its size.
+
+    With `name`, which must tell these functions from all others in any process, machine code that an earlier process
+    made is used without tracing the functions.
+    """
+    made = Made(begin, step, output, report, counted, parameters, start)
+    if name is None:
+        return _traced(made)
+    return kept_loop(f"{name} {wanted_form()} {SCALARS}", made, lambda: _traced(made))

@@ -16,7 +16,7 @@ from dalembert.kernels.graph import Node, Region, Unsupported
 from dalembert.kernels.llvm import TYPES, Value, Writer, literal
 from dalembert.kernels.scalars import Plan, Scalars
 from dalembert.kernels.sine_cosine import circles
-from dalembert.kernels.traced import Functions, dtypes_of
+from dalembert.kernels.traced import Functions, Made, Shapes, dtypes_of, shape_of
 from dalembert.kernels.waiting import compiling, interruptible, making
 
 
@@ -296,12 +296,17 @@ def optimise_and_emit(text: str, passes: dict[str, Any]) -> bytes:
         return machine.emit_object(module)
 
 
+def code_key(text: str, passes: dict[str, Any]) -> str:
+    """The key under which the object code of a text is kept."""
+    return cache.key_of(text, passes=sorted(passes.items()), **origin())
+
+
 def object_code(text: str, passes: dict[str, Any]) -> bytes:
     """The object code of a text, from the disk if it was compiled before.
 
     The text names all functions that it calls, and holds no addresses, so the code runs in other processes, too.
     """
-    key = cache.key_of(text, passes=sorted(passes.items()), **origin())
+    key = code_key(text, passes)
     found = cache.find(key)
     if found is not None:
         return found
@@ -317,9 +322,10 @@ def object_code(text: str, passes: dict[str, Any]) -> bytes:
 class Machine:
     """A compiled module; `function` returns a callable that runs without Python's lock."""
 
-    def __init__(self, text: str, loops: bool = False):
+    def __init__(self, code: bytes, key: str):
+        self.key = key
+        """The key under which the code is kept."""
         _host()  # llvmlite may be missing
-        code = object_code(text, LOOP_PASSES if loops else PASSES)
         import llvmlite.binding as llvm
 
         # An engine must begin with a module; this one is empty, so that LLVM has nothing to compile.
@@ -416,29 +422,39 @@ class Block(Writer):
         self.block(done)
 
 
+def _shapes(example: Any) -> tuple[Shapes, Any]:
+    leaves, tree = jax.tree.flatten(example)
+    return [shape_of(x) for x in leaves], tree
+
+
 class TimeLoop:
-    """What the two forms of a time loop share: the shapes of its numbers, and where the important ones are."""
+    """What all forms of a time loop share: the shapes of its numbers, and where the important ones are."""
 
     lanes = 1
     """The number of members that `many` runs side by side."""
 
-    def __init__(self, functions: Functions):
-        self.made = functions.made
-        report, counted, parameters = self.made[3:6]
-        begin, output = functions.begin, functions.output
-        self.tree, self.inputs = begin.tree, begin.inputs
+    def __init__(self, made: Made, carry: Any, row: Any):
+        self.made = made
+        leaves, self.tree = jax.tree.flatten((made.parameters, made.start))
+        self.inputs = [shape_of(x) for x in leaves]
         """How the parameters and the start are made from arrays of these shapes."""
-        count = len(jax.tree.leaves(parameters))
+        count = len(jax.tree.leaves(made.parameters))
         self.parameters, self.start = dtypes_of(self.inputs[:count]), dtypes_of(self.inputs[count:])
-        self.carry_tree, self.carry_shapes = begin.result_tree, begin.results
-        self.row_tree, self.row_shapes = output.result_tree, output.results
+        self.examples = carry, row
+        """A carry and a row, of shapes and types alone."""
+        (self.carry_shapes, self.carry_tree), (self.row_shapes, self.row_tree) = map(_shapes, self.examples)
         self.carry, self.row = dtypes_of(self.carry_shapes), dtypes_of(self.row_shapes)
-        self.report, self.counted = self.entries(report), self.entries(counted)
+        self.report, self.counted = self.entries(made.report), self.entries(made.counted)
         self.code = self.report[0]
         self.distinct = list(range(len(self.row)))
         """Entries of a row that are always equal are kept once."""
         self.copies = self.distinct
         """For every entry of a row, its position among the distinct entries."""
+
+    @property
+    def whole(self) -> "TimeLoop":
+        """The loop with its traced functions."""
+        return self
 
     def entries(self, which: Callable) -> list[int]:
         """The positions of the scalars `which(carry)` among the entries of the carry."""
@@ -489,7 +505,7 @@ class Loop(TimeLoop):
     """A time loop in scalar operations, for small systems."""
 
     def __init__(self, functions: Functions, gpu: bool = False):
-        super().__init__(functions)
+        super().__init__(functions.made, functions.begin.example, functions.output.example)
         options = {"fixed": len(self.parameters), "gpu": gpu}
         self.begin, self.step, self.output = (Scalars(part, **options) for part in functions.parts)
         # These are mostly a velocity and the method's own velocity.
@@ -504,7 +520,7 @@ class Loop(TimeLoop):
 
     def for_gpu(self) -> "Loop":
         """The same loop, in operations that Triton has."""
-        return Loop(Functions(*self.made), gpu=True)
+        return Loop(Functions(self.made), gpu=True)
 
     def machine(self) -> "Machine":
         """The functions `start` and `run`."""
@@ -695,5 +711,6 @@ def machine(*functions: tuple[str, set[str]], loops: bool = False) -> Machine:
     """The functions, each given with the external functions that it calls, compiled together."""
     declared = set().union(*(names for _, names in functions))
     text = "\n".join([*(text for text, _ in functions), *sorted(declared)])
+    passes = LOOP_PASSES if loops else PASSES
     with making(compiling(text, loops)):
-        return Machine(text, loops)
+        return Machine(object_code(text, passes), code_key(text, passes))

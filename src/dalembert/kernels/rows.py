@@ -11,7 +11,15 @@ import numpy as np
 from dalembert.kernels.choice import time_loop, wanted_form
 from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.native import TimeLoop, pack
-from dalembert.numerics import Recent, current, is_traced, jit_fast_compile, kind_of
+from dalembert.numerics import (
+    Recent,
+    current,
+    is_installed,
+    is_traced,
+    jit_fast_compile,
+    kind_of,
+    lasting_name,
+)
 
 # The number of functions whose machine code is kept; each is kept per class of systems.
 _known = Recent(256)
@@ -54,12 +62,22 @@ def _kernel(
                 counted=lambda carry: (),
                 parameters=jax.tree.map(lambda x: struct(x.shape, x.dtype), shared),
                 start=tuple(struct(x.shape[1:], float) for x in rows),
+                name=_name(function, shared, rows),
             )
             found = (loop, loop.many([False] * len(loop.parameters)))
         except Unsupported:
             found = ()
         found = _known.keep(key, found)
     return found or None
+
+
+def _name(function: Any, shared: Any, rows: tuple[np.ndarray, ...]) -> str | None:
+    """What tells this loop from all others in any process, if there is such a name."""
+    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "<")
+    if not is_installed(module) or "<" in name:  # the library's own functions have names, and do not change
+        return None
+    lasting = lasting_name(shared)
+    return lasting and f"rows {module}.{name} {[x.shape[1:] for x in rows]} {lasting}"
 
 
 def _by_kernel(loop: TimeLoop, kernel: Callable, shared: np.ndarray, rows: tuple[np.ndarray, ...]) -> Any:

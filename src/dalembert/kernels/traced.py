@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,8 +44,8 @@ class Traced:
         return operations_of(self.jaxpr.jaxpr)
 
 
-class Functions:
-    """The functions of a time loop, for parameters and starts of given shapes.
+class Made(NamedTuple):
+    """What a time loop is made from: functions, and shapes and types of the parameters and of a start.
 
     `begin(parameters, start) -> carry`; `step(parameters, carry) -> carry`; `output(parameters, carry) -> row`, which
     also gives the row of the start. `report(carry)` are scalars that even a failing step sets, whereas everything else
@@ -53,21 +53,24 @@ class Functions:
     at the end.
     """
 
-    def __init__(
-        self,
-        begin: Callable,
-        step: Callable,
-        output: Callable,
-        report: Callable,
-        counted: Callable,
-        parameters: Any,
-        start: Any,
-    ):
-        self.made = (begin, step, output, report, counted, parameters, start)
-        self.begin = Traced(begin, parameters, start)
+    begin: Callable
+    step: Callable
+    output: Callable
+    report: Callable
+    counted: Callable
+    parameters: Any
+    start: Any
+
+
+class Functions:
+    """The traced functions of a time loop."""
+
+    def __init__(self, made: Made):
+        self.made = made
+        self.begin = Traced(made.begin, made.parameters, made.start)
         carry = self.begin.example
-        self.step = Traced(step, parameters, carry)
-        self.output = Traced(output, parameters, carry)
+        self.step = Traced(made.step, made.parameters, carry)
+        self.output = Traced(made.output, made.parameters, carry)
 
     @property
     def parts(self) -> tuple[Traced, Traced, Traced]:

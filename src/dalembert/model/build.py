@@ -99,6 +99,7 @@ def _class(arguments: Mapping[str, Any], has_parameters: bool) -> type:
             "__annotations__": {"recipe": Recipe} | ({"parameters": dict} if has_parameters else {}),
             "__doc__": f"{name}, made by dalembert.system.",
             "__module__": __name__,
+            "from_recipe": True,
         }
         base = RheonomicSystem if arguments["rheonomic"] else System
         made = new_class(name, (base,), exec_body=lambda space: space.update(body))

@@ -15,9 +15,11 @@ from dalembert.numerics.fingerprints import (
     copied,
     current,
     fingerprint,
+    is_installed,
     kind_of,
     one_look,
 )
+from dalembert.numerics.lasting import lasting_name
 from dalembert.numerics.linear import (
     inverse_square_root,
     matmul,
@@ -56,10 +58,12 @@ __all__ = [
     "extrapolated_step",
     "fingerprint",
     "inverse_square_root",
+    "is_installed",
     "is_syntactically_constant",
     "is_traced",
     "jit_fast_compile",
     "kind_of",
+    "lasting_name",
     "matmul",
     "matvec",
     "multiplier_bound",

@@ -167,7 +167,7 @@ class _Places:
             return False
 
 
-class _Reader:
+class Reader:
     """Turns what functions read into one value that can be compared."""
 
     def __init__(self) -> None:
@@ -178,6 +178,23 @@ class _Reader:
         self.places = _Places()
         self.modules: dict[str, types.ModuleType] = {}
         self.attributes: dict[str, None] = {"__getattr__": None}  # a module's own way to find names
+
+    # A reader whose values other processes share overrides these four.
+
+    def name(self, x: Any) -> Hashable:
+        """What tells an object of installed software from all others."""
+        return id(x)
+
+    def code(self, code: types.CodeType) -> Hashable:
+        """What tells the code of a function from all other code."""
+        return code
+
+    def members(self, x: Any) -> Hashable:
+        """The values of a set."""
+        return frozenset(map(self.read, x))
+
+    def elsewhere(self, name: str) -> None:
+        """Notes a name that a function reads from somewhere else: it is built in, or not there yet."""
 
     def inside_modules(self) -> Hashable:
         """What the functions that were read so far may find in the user's modules that they reach."""
@@ -193,6 +210,7 @@ class _Reader:
         return tuple(item for item in found.items() if item[1] is not None)
 
     def read(self, x: Any) -> Hashable:
+        """A value that two objects share only if functions cannot tell them apart."""
         if x is None or type(x) in (bool, int, str, bytes):
             return (type(x).__name__, x)
         if type(x) in (float, complex) or isinstance(x, np.generic):
@@ -226,7 +244,7 @@ class _Reader:
         if isinstance(x, tuple | list):
             return (type(x).__name__, *map(self.read, x))
         if isinstance(x, set | frozenset):
-            return (type(x).__name__, frozenset(map(self.read, x)))
+            return (type(x).__name__, self.members(x))
         if isinstance(x, dict | types.MappingProxyType):
             return ("dict", *((self.read(key), self.read(value)) for key, value in x.items()))
         if isinstance(x, staticmethod | classmethod):
@@ -254,7 +272,7 @@ class _Reader:
         if isinstance(x, type):
             return self.kind(x)
         if hasattr(x, "__wrapped__"):
-            return ("wrapped", type(x).__qualname__, self.read(getattr(x, "__wrapped__")))  # noqa: B009
+            return self._wrapped(x)
         self.places.whole = False
         held = _held(x)
         if held is None:
@@ -267,14 +285,21 @@ class _Reader:
         if isinstance(x, _BOUND) and not isinstance(owner, types.ModuleType | type | None):
             return ("method", x.__name__, self.read(owner))
         if (callable(x) and not _held(x)) or isinstance(x, type | types.FunctionType):
-            return ("installed", id(x))
-        if hasattr(x, "__wrapped__"):  # a user's function wrapped in jax.jit
-            return ("wrapped", type(x).__qualname__, self.read(getattr(x, "__wrapped__")))  # noqa: B009
+            return ("installed", self.name(x))
+        if hasattr(x, "__wrapped__"):  # a user's function wrapped in jax.jit, or with derivatives of its own
+            return self._wrapped(x)
         if hasattr(type(x), "__get__"):  # a descriptor, such as a field of a named tuple
-            return ("installed", type(x).__qualname__, id(x))
+            return ("installed", type(x).__qualname__, self.name(x))
         self.places.whole = False
         held = _held(x)
-        return ("object", id(type(x)), self.read(held)) if held else self._unknown(x)
+        return ("object", self.name(type(x)), self.read(held)) if held else self._unknown(x)
+
+    def _wrapped(self, x: Any) -> Hashable:
+        """A function that stands in for another one, with what it has beside it, such as a rule for its derivative."""
+        function = self.read(getattr(x, "__wrapped__"))  # noqa: B009
+        held = getattr(x, "__dict__", {})
+        beside = [(name, self.read(self._at(held, name))) for name in held if name not in _SILENT]
+        return ("wrapped", type(x).__qualname__, function, *beside)
 
     def _unknown(self, x: Any) -> Hashable:
         self.places.whole = False
@@ -298,7 +323,7 @@ class _Reader:
         self.places.functions.append((f, f.__code__, f.__defaults__, f.__kwdefaults__))
         found: list[Hashable] = [
             "function",
-            f.__code__,
+            self.code(f.__code__),
             self.read(f.__defaults__),
             self.read(f.__kwdefaults__),
         ]
@@ -309,6 +334,7 @@ class _Reader:
             except ValueError:  # not filled yet
                 found.append("empty")
                 self.places.whole = False
+                self.elsewhere("")
                 continue
             self.places.cells.append((cell, value))
             found.append(self.read(value))
@@ -316,12 +342,16 @@ class _Reader:
             value = self._at(f.__globals__, name)
             if value is not _NOTHING:
                 found += [name, self.read(value)]
+            else:
+                self.elsewhere(name)
         for name in reads.imports:
             package = f.__globals__.get("__package__") or ""
             for full in dict.fromkeys((name, f"{package}.{name}".strip("."))):
                 module = self._at(sys.modules, full)
                 if isinstance(module, types.ModuleType):
                     found += [full, self.read(module)]
+                elif full == name:
+                    self.elsewhere(name)
         return tuple(found)
 
     def _at(self, names: Any, name: str) -> Any:
@@ -335,7 +365,7 @@ class _Reader:
         found: list[Hashable] = ["class", x.__module__, x.__qualname__]
         for base in x.__mro__:
             if is_installed(base.__module__):
-                found.append(id(base))
+                found.append(self.name(base))
                 continue
             self.seen.setdefault(id(base), len(self.seen))
             self.places.classes.append((base, base.__mro__, len(vars(base))))
@@ -354,12 +384,14 @@ _SILENT = {
     "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__",
     "__abstractmethods__", "_abc_impl", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__init__",
     "__hash__", "__eq__", "__repr__", "__setattr__", "__delattr__", "__orig_bases__", "__parameters__", "__slots__",
-    "__annotate__", "__annotations_cache__", "__annotate_func__", "__annotations__", "__class__",
+    "__check_init__", "__post_init__", "__annotate__", "__annotations_cache__", "__annotate_func__",
+    "__annotations__", "__class__",
 }  # fmt: skip
-"""The names that Python and equinox put into every class; the fields are read as annotations."""
+"""The names that Python and equinox put into every class, and what only fills or checks fields, whose values are read;
+the fields are read as annotations."""
 
 
-def _written(of: type) -> type:
+def written(of: type) -> type:
     """The class as its author wrote it, given that class or one that stands in for it."""
     while "stands_in" in vars(of):
         of = of.__mro__[1]
@@ -397,13 +429,14 @@ _keys: "weakref.WeakKeyDictionary[type | Recipe, Hashable]" = weakref.WeakKeyDic
 _warned: set[tuple[str, str]] = set()
 
 
-def _static(module: eqx.Module) -> dict[str, Any]:
+def static_fields(module: eqx.Module) -> dict[str, Any]:
+    """The static fields of a system or a method."""
     return {f.name: getattr(module, f.name) for f in fields(module) if f.metadata.get("static", False)}  # pyright: ignore[reportArgumentType]
 
 
-def _key(of: type, static: dict[str, Any]) -> tuple[Hashable, _Reader]:
-    reader = _Reader()
-    return (reader.kind(_written(of)), reader.read(tuple(static.items())), reader.inside_modules()), reader
+def _key(of: type, static: dict[str, Any]) -> tuple[Hashable, Reader]:
+    reader = Reader()
+    return (reader.kind(written(of)), reader.read(tuple(static.items())), reader.inside_modules()), reader
 
 
 class _Known(NamedTuple):
@@ -438,14 +471,14 @@ def one_look() -> Iterator[None]:
 def fingerprint(module: Any) -> int:
     """A number that changes if anything that the functions of a system or method read has changed."""
     found: list[Hashable] = []
-    _visit(module, lambda node: found.append(_key(type(node), _static(node))[0]))
+    _visit(module, lambda node: found.append(_key(type(node), static_fields(node))[0]))
     return hash(tuple(found))
 
 
 def captures_traced(module: Any) -> bool:
     """Whether the functions of a system or method read, besides their arguments, a value that JAX is tracing."""
     found: list[bool] = []
-    _visit(module, lambda node: found.append(_key(type(node), _static(node))[1].traced))
+    _visit(module, lambda node: found.append(_key(type(node), static_fields(node))[1].traced))
     return any(found)
 
 
@@ -487,7 +520,7 @@ def current(tree: T) -> T:
 
 def _current(module: Any) -> Any:
     values = {f.name: getattr(module, f.name) for f in fields(module) if hasattr(module, f.name)}
-    static = _static(module)
+    static = static_fields(module)
     if all(is_installed(base.__module__) for base in type(module).__mro__) and not any(
         callable(x) or isinstance(x, Recipe) for x in static.values()
     ):
@@ -550,7 +583,7 @@ def _looked_up(of: type, static: dict[str, Any], alive: tuple, number: tuple[int
         places.append(other.places)
         kind = kind if there == key else None
     if kind is None:
-        of, recipe = _written(of), static.get("recipe")
+        of, recipe = written(of), static.get("recipe")
         if isinstance(recipe, Recipe):
             if _keys.setdefault(recipe, key) != key:
                 recipe = Recipe(dict(recipe.arguments))

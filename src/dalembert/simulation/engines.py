@@ -10,7 +10,7 @@ import numpy as np
 from dalembert.kernels import TimeLoop, Unsupported, making, pack, time_loop, wanted_form
 from dalembert.methods import Method, State, Status
 from dalembert.model import System, check_start, lower, observed, sample
-from dalembert.numerics import Recent, current, kind_of
+from dalembert.numerics import Recent, current, kind_of, lasting_name
 from dalembert.simulation.loop import CAPACITY, Rows, attempt, begin, first_carry, output, run_chunk
 
 
@@ -138,6 +138,7 @@ def loop_of(system: System, method: Method) -> TimeLoop:
 
 
 def _make(system: System, method: Method) -> TimeLoop:
+    name = lasting_name((system, method))
     # Only shapes and types, so that the loop keeps no values of this run.
     system, method = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), (system, method))
     h, q, v = (
@@ -153,6 +154,7 @@ def _make(system: System, method: Method) -> TimeLoop:
         counted=lambda carry: (carry.step,),
         parameters=(system, method, h),
         start=start,
+        name=name and f"run {name}",
     )
 
 

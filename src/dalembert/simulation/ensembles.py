@@ -392,6 +392,7 @@ def _on_cores(threads, loop, leaves, varied, start, steps, save_every, count, ad
 def _on_gpu(loop, leaves, varied, start, steps, save_every, count, advance):
     from dalembert.kernels.gpu import BLOCK, run_many
 
+    loop = loop.whole
     if not isinstance(loop, Loop):
         raise Unsupported("arrays", "which GPU kernels cannot have; the system is too large for scalars")
     size = len(start.q)
@@ -419,7 +420,7 @@ def gpu_call(system, method, q0, v0, *, h, steps: int, save_every: int) -> Calla
     size = len(q0)
     varied = [np.ndim(x) > 0 and np.shape(x)[0] == size for x in leaves]
     shared, own, flags = _packed(leaves, varied, size, size)
-    loop = loop_of(system, method)
+    loop = loop_of(system, method).whole
     count = len(saved_steps(steps, save_every))
     call = compiled_many(loop, tuple(flags), count, size)
     limits = np.array([steps, save_every], np.int32)

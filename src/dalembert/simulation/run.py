@@ -3,7 +3,6 @@
 import contextlib
 import time
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
@@ -36,8 +35,9 @@ from dalembert.numerics import (
     one_look,
 )
 from dalembert.simulation.differentiable import differentiable_run
-from dalembert.simulation.engines import check_fit, contents, engine, has_kernel
+from dalembert.simulation.engines import check_fit, engine, has_kernel
 from dalembert.simulation.loop import CAPACITY, scan, start_fault
+from dalembert.simulation.passed import kept_by
 from dalembert.simulation.progress import progress_bar
 from dalembert.simulation.trajectory import ConstraintWarning, MotionWarning, SimulationError, Trajectory
 
@@ -158,33 +158,27 @@ def _nearest(system: System, q: Any, v: Any, t: Any) -> Any:
     return nearest_start(system.at(t), q, v)
 
 
-_passed: OrderedDict[Any, Kept | None] = OrderedDict()
-
-
 def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> Any:
     """Refuses a system, a method and a start that do not fit together; returns the system without the constraints that
     follow from others.
-
-    What passed is remembered, so that the next run from the same start, perhaps with another step size, is not checked
-    again.
     """
     given = (*current((system, method)), q0, v0, t0)
-    traced = is_traced(given)
-    key = None if traced else contents(given)
-    if key is not None and key in _passed:
-        return with_kept(system, _passed[key])
-    check_system(system)
-    check_method(method)
-    if traced:
+
+    def look() -> None:
+        check_system(system)
+        check_method(method)
+
+    if is_traced(given):
+        look()
         _check_shapes(system, q0, v0)
         _check_number(system)
         method.check(system)
         return system
-    fitting = _outside(system, lambda: check_fit(system, method, q0, v0, t0))
-    _passed[key] = fitting.kept
-    if len(_passed) > 64:
-        _passed.popitem(last=False)
-    return with_kept(system, fitting.kept)
+
+    def check() -> Kept | None:
+        return _outside(system, lambda: check_fit(system, method, q0, v0, t0)).kept
+
+    return with_kept(system, kept_by(given[:2], given[2:], look, check))
 
 
 def redundancy_remark(system: System, q0: Any, t0: Any) -> str:

