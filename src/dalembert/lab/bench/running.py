@@ -17,7 +17,18 @@ from typing import Any
 from dalembert.lab.bench.tables import Section, Settings
 from dalembert.simulation.ensembles import cores
 
-PACKAGES = ("dalembert", "jax", "jaxlib", "llvmlite", "numpy", "equinox", "diffrax", "scipy", "heyoka", "sympy")
+PACKAGES = (
+    "dalembert",
+    "jax",
+    "jaxlib",
+    "llvmlite",
+    "numpy",
+    "equinox",
+    "diffrax",
+    "scipy",
+    "heyoka",
+    "sympy",
+)
 
 
 def _first_line(*command: str) -> str | None:

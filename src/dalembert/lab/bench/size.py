@@ -176,7 +176,11 @@ def gradient(settings: Settings) -> tuple[Table, list[str]]:
     trailers, steps = (1, 100) if settings.quick else (GRADIENT_TRAILERS, 1000)
     lengths = (steps, 10 * steps)
     columns = [("case", "case", ""), ("n", "n", "d"), ("ours", "gradient, s", ".2g")]
-    columns += [("theirs", "run, s", ".2g"), ("gradient", "gradient / run", ".1f"), ("spread", "spread", ".0%")]
+    columns += [
+        ("theirs", "run, s", ".2g"),
+        ("gradient", "gradient / run", ".1f"),
+        ("spread", "spread", ".0%"),
+    ]
     columns += [(f"memory{i}", f"MB, {k:,} steps", ".1f") for i, k in enumerate(lengths)]
     table = Table(f"Gradient of {steps:,} steps by frame", columns)
     system, method, notes = zoo.Car(trailers=trailers), method_from_text("frame"), []
