@@ -69,7 +69,8 @@ def methods_of(name: str) -> tuple[list[str], dict[str, str]]:
         if not method.native:
             continue
         try:
-            check_fit(system, method, *system.start(), 0.0)
+            q0, v0 = system.start()
+            check_fit(system, method, q0, v0, 0.0)
             taken.append(method.cli_name)
         except ValueError as error:
             refused[method.cli_name] = str(error).partition(". ")[0]

@@ -84,8 +84,8 @@ class Lattice(System):
 def turning(trailers: int) -> tuple[System, np.ndarray, np.ndarray]:
     """A car whose trailers make a bend, and that begins to turn."""
     car = zoo.Car(trailers=trailers)
-    q0 = np.asarray(car.start("bent")[0])
-    return car, q0, np.asarray(car.frame(q0) @ np.array([1.0, 0.4]))
+    q0 = jnp.asarray(car.start("bent")[0])
+    return car, np.asarray(q0), np.asarray(car.frame(q0) @ np.array([1.0, 0.4]))
 
 
 def c_large(
@@ -168,7 +168,8 @@ def measured(settings: Settings) -> list[list[dict[str, Any]]]:
         difference = agreed(case, ours, theirs["dense"])
         steps = fitting(theirs["dense"], settings.seconds, 100, 1_000_000)
         calls = {"ours": lambda f=ours, k=steps: f(k), "theirs": lambda f=theirs["dense"], k=steps: f(k)}
-        row = compared(*interleaved(calls, settings.repeats, 10 * settings.patience).values(), steps * 1e-6)
+        times = interleaved(calls, settings.repeats, 10 * settings.patience)
+        row = compared(times["ours"], times["theirs"], steps * 1e-6)
         lattices.append({"case": case, "n": n, **row, "steps": steps, "difference": difference})
     return [cars, lattices]
 
@@ -183,7 +184,8 @@ def refusals() -> str:
     }
     for name, system in chains.items():
         try:
-            check_fit(system, LeapFrog(), *system.start(), 0.0)
+            q0, v0 = system.start()
+            check_fit(system, LeapFrog(), q0, v0, 0.0)
             words.append(f"It takes {name}.")
         except ValueError as error:
             words.append(f"Of {name}, it says: {str(error).partition('. ')[0]}.")
