@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dalembert.lab.bench.tables import Section, Table
-from dalembert.view.style import OTHERS, axes, log_ticks, method_style, title
+from dalembert.view.style import OTHERS, axes, log_numbers, log_ticks, method_style, title
 
 FIRST_CALLS = {4: 1.5, 8: 2.5, 13: 4.0, 23: 8.0, 43: 15.0}
 """The seconds that a first call may take, by the number of coordinates up to which it may."""
@@ -13,7 +13,6 @@ SECOND_PROCESS = 0.3
 FIRST_POWER, STEP_POWER = 1.5, 3.0
 FRAME_C, LEAPFROG_C = 2.0, 1.5
 GRADIENT, GAIN = 6.0, 1.6
-MARKERS = {"Car": "o", "Snake": "s"}
 
 
 def table_with(section: Section, key: str) -> Table | None:
@@ -134,7 +133,7 @@ def claims(section: Section) -> Iterator[str]:
 
 
 def figure(section: Section, path: Path) -> bool:
-    """First call and step against n, one line per method and system; whether there was something to draw."""
+    """First call and step against n, one line per method, for each system; whether there was something to draw."""
     rows = [r for r in _rows(section, "step") if r.get("step")]
     if not rows:
         return False
@@ -143,47 +142,40 @@ def figure(section: Section, path: Path) -> bool:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+    from matplotlib.ticker import NullLocator
 
-    fig, panels = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     methods = list(dict.fromkeys(r["method"] for r in rows))
     systems = list(dict.fromkeys(r["system"] for r in rows))
+    fig, grid = plt.subplots(
+        len(systems), 2, figsize=(9.5, 0.9 + 2.9 * len(systems)), layout="constrained", squeeze=False,
+        sharex=True, sharey="col",
+    )  # fmt: skip
     styles, unknown = {}, iter(OTHERS)
     for method in methods:
         style = method_style(method)
         styles[method] = {**style, "color": style["color"] or next(unknown, "0.5")}
-    sizes = sorted({r["n"] for r in rows})
-    shown = [n for i, n in enumerate(sizes) if i == 0 or n >= 1.25 * sizes[i - 1]]
-    for ax, key, words in (
-        (panels[0], "first", "first call, s"),
-        (panels[1], "step", "one step, microseconds"),
-    ):
-        axes(ax)
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        for method in methods:
-            for system in systems:
-                line = [r for r in rows if (r["method"], r["system"]) == (method, system) and r.get(key)]
-                style = {k: v for k, v in styles[method].items() if k != "label"}
-                marker = MARKERS.get(system, "^")
-                full = "white" if system != systems[0] else style["color"]
-                x, y = [r["n"] for r in line], [r[key] for r in line]
-                ax.plot(x, y, marker=marker, ms=4.5, mfc=full, lw=1.4, **style)
+    for line, system in zip(grid, systems, strict=True):
+        for ax, key, words in zip(line, ("first", "step"), ("first call, s", "one step, us"), strict=True):
+            axes(ax)
+            ax.set_xscale("log")
+            ax.set_yscale("log")
+            if key == "first":
+                ax.plot([*FIRST_CALLS], [*FIRST_CALLS.values()], color="0.6", lw=1.2, ls=(0, (1, 2)))
+            for method in methods:
+                some = [r for r in rows if (r["method"], r["system"]) == (method, system)]
+                x, y = [r["n"] for r in some], [r[key] for r in some]
+                ax.plot(x, y, marker="o", ms=4, lw=1.4, **styles[method])
+            title(ax, f"{system}: {words}")
+    for ax in grid.ravel():
         log_ticks(ax)
-        ax.xaxis.set_major_locator(FixedLocator(shown))
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        log_numbers(ax)
         ax.xaxis.set_minor_locator(NullLocator())
-        ax.xaxis.set_minor_formatter(NullFormatter())
+    sizes = [r["n"] for r in rows]
+    for ax in grid[-1]:
+        ax.set_xlim(min(sizes) / 1.15, max(sizes) * 1.15)
         ax.set_xlabel("number of coordinates n")
-        title(ax, words)
     lines = [Line2D([], [], lw=1.6, **styles[m]) for m in methods]
-    lines += [
-        Line2D(
-            [], [], ls="", color="0.3", marker=MARKERS.get(s, "^"), label=s, ms=5,
-            mfc="white" if s != systems[0] else "0.3",
-        )
-        for s in systems
-    ]  # fmt: skip
+    lines.append(Line2D([], [], color="0.6", lw=1.2, ls=(0, (1, 2)), label="bound"))
     fig.legend(handles=lines, loc="outside right upper", frameon=False, fontsize="small")
     fig.savefig(path, dpi=130)
     plt.close(fig)
