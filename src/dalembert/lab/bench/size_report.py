@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dalembert.lab.bench.tables import Section, Table
-from dalembert.view.style import OTHERS, axes, log_numbers, log_ticks, method_style, title
+from dalembert.view.style import OTHERS, axes, log_ticks, method_style, title
 
 FIRST_CALLS = {4: 1.5, 8: 2.5, 13: 4.0, 23: 8.0, 43: 15.0}
 """The seconds that a first call may take, by the number of coordinates up to which it may."""
@@ -142,7 +142,7 @@ def figure(section: Section, path: Path) -> bool:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
-    from matplotlib.ticker import NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     methods = list(dict.fromkeys(r["method"] for r in rows))
     systems = list(dict.fromkeys(r["system"] for r in rows))
@@ -168,7 +168,8 @@ def figure(section: Section, path: Path) -> bool:
             title(ax, f"{system}: {words}")
     for ax in grid.ravel():
         log_ticks(ax)
-        log_numbers(ax)
+        ax.xaxis.set_major_locator(FixedLocator([5, 10, 20, 40]))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         ax.xaxis.set_minor_locator(NullLocator())
     sizes = [r["n"] for r in rows]
     for ax in grid[-1]:
