@@ -16,7 +16,7 @@ help:
 	@echo "make coverage   all tests, and which lines of the source they run: half as long again as make test"
 	@echo "make soak   random systems, long runs, kills, bit flips for hours; ONLY=systems,lambdas SEED=7 SCALE=0.1"
 	@echo "make docs   the documentation, every example run: docs/_build/html/index.html"
-	@echo "make benchmarks   measure against C and other solvers (ten minutes, on an idle machine); docs/benchmarks.md"
+	@echo "make benchmarks   measure against C and other solvers (an hour, on an idle machine); docs/benchmarks.md"
 	@echo "make clean  remove what the above made"
 
 $(STAMP): pyproject.toml constraints.txt

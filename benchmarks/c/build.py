@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import importlib
 import logging
 import os
 import platform
@@ -11,8 +12,9 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-HEADERS = ("common.h", "sine.h")
+HEADERS = ("common.h", "sine.h", "lapack.h")
 C_SOURCES = ("cvt.c", "snakeboard.c", "ensemble.c")
+LARGE_SOURCES = ("towed.c", "lattice.c")
 C_FLAGS = (
     *("-O3", "-march=native", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"),
     *("-shared", "-fPIC"),
@@ -41,9 +43,18 @@ MANY = {
 }
 """Functions of an ensemble, and how many rows their states have."""
 
+LARGE = ("towed_dense", "towed_walk", "lattice_leapfrog")
+"""Functions of one trajectory of a system of any size; towed.c and lattice.c say what is in their state."""
+ROUTINES = {
+    "scipy.linalg.cython_blas": ("dsymm", "dtrsm", "dsyrk", "dgemv"),
+    "scipy.linalg.cython_lapack": ("dgetrf", "dgetrs", "dposv", "dpotrf", "dpotrs"),
+}
+"""The routines of lapack.h, by SciPy's modules that have them."""
+
 _log = logging.getLogger(__name__)
 _doubles = ctypes.POINTER(ctypes.c_double)
 _RUN = [_doubles, _doubles, ctypes.c_double, ctypes.c_long, ctypes.c_long, _doubles]
+_LARGE = [_doubles, _doubles, ctypes.c_long, ctypes.c_double, ctypes.c_long]
 
 
 def library() -> ctypes.CDLL | None:
@@ -61,6 +72,50 @@ def library() -> ctypes.CDLL | None:
         function.restype = None
     built.sines.argtypes = [_doubles, ctypes.c_long, _doubles, _doubles, _doubles]
     built.sines.restype = None
+    return built
+
+
+class Lapack(ctypes.Structure):
+    """The pointers of lapack.h."""
+
+    _fields_ = [
+        (name, ctypes.c_void_p)
+        for name in ("dsymm", "dgetrf", "dgetrs", "dtrsm", "dsyrk", "dgemv", "dposv", "dpotrf", "dpotrs")
+    ]
+
+
+def lapack() -> Lapack | None:
+    """SciPy's own BLAS and LAPACK as pointers; None, with the reason logged, where SciPy is missing or has 64-bit
+    integers."""
+    name_of = ctypes.pythonapi.PyCapsule_GetName
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.restype, address.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    found = Lapack()
+    for module, names in ROUTINES.items():
+        try:
+            capsules = importlib.import_module(module).__pyx_capi__
+        except ImportError:
+            _log.warning("%s cannot be imported, so its routines cannot be called", module)
+            return None
+        for name in names:
+            signature = name_of(capsules[name])
+            if b"int *" not in signature:
+                _log.warning("%s of %s has a different kind of integers: %s", name, module, signature)
+                return None
+            setattr(found, name, address(capsules[name], signature))
+    return found
+
+
+def large_library() -> ctypes.CDLL | None:
+    """The C functions for systems of any size, built where needed; None where there is no compiler."""
+    built = _build("gcc", LARGE_SOURCES, C_FLAGS, ("-lm",))
+    if built is None:
+        return None
+    for name in LARGE:
+        function = getattr(built, name)
+        function.argtypes = [*_LARGE, ctypes.POINTER(Lapack)]
+        function.restype = ctypes.c_long
     return built
 
 

@@ -11,11 +11,13 @@ import pytest
 from command_line import called
 
 import dalembert as da
-from dalembert.lab.bench import report, yardstick
+from dalembert.lab.bench import report, size_c, size_report, yardstick
 from dalembert.lab.bench.naive import dla_half, leapfrog
 from dalembert.lab.bench.peers import contest, fastest, least_lead
 from dalembert.lab.bench.report import claims, where_peers_win
 from dalembert.lab.bench.running import SECTIONS, chosen, run
+from dalembert.lab.bench.size import exponent, methods_of
+from dalembert.lab.bench.size_peers import by_us, index_reduced, start
 from dalembert.lab.bench.solvers import cvt, sleigh
 from dalembert.lab.bench.tables import Section, Settings, Table, compared, interleaved, markdown, summary
 from dalembert.model import acceleration
@@ -68,6 +70,98 @@ def test_hand_written_c_computes_the_same():
     ours = yardstick.ours_many(system, method, q, v)(50)[: len(q0)]
     theirs = yardstick.c_many(library.cvt_leapfrog_many, states, parameters)(50)[: len(q0)]
     np.testing.assert_allclose(ours, theirs, atol=1e-11)
+
+
+def test_hand_written_c_of_large_systems_computes_the_same():
+    """The calls that the section size times: frame in two forms, and leap-frog, with BLAS and LAPACK."""
+    build = yardstick.builder()
+    library, lapack = build.large_library(), build.lapack()
+    if library is None or lapack is None:
+        pytest.skip(yardstick.NO_GCC if library is None else size_c.NO_LAPACK)
+    for case, _, ours, theirs in (
+        size_c.car_pair(library, lapack, 2),
+        size_c.lattice_pair(library, lapack, 6),
+    ):
+        for call in theirs.values():
+            assert size_c.agreed(case, ours, call) <= size_c.AGREE
+    with pytest.raises(RuntimeError, match="differ by"):
+        size_c.agreed(case, ours, lambda steps: ours(steps) + 1e-10)
+
+
+def test_the_equations_given_to_others_are_the_systems():
+    car, q0, v0 = start(3)
+    found = index_reduced(car)(0.0, jnp.concatenate([q0, v0]), None)
+    expected = np.concatenate([v0, acceleration(car, jnp.asarray(q0), jnp.asarray(v0))[0]])
+    np.testing.assert_allclose(
+        found, expected, rtol=0, atol=1e-13
+    )  # two ways of solving equations of size one
+    assert by_us(3, "frame", 4)(1).shape == (12,)
+
+
+def test_methods_of_chains_are_those_that_take_them():
+    taken, refused = methods_of("Car")
+    assert {"frame", "frame@4", "gni"} <= set(taken)
+    assert "mass matrix" in refused["leapfrog"]
+
+
+def test_powers_of_n():
+    rows = [{"n": n, "first": 3.0 * n**1.5} for n in (4, 8, 16)]
+    assert exponent(rows, "first") == pytest.approx(1.5)
+    assert exponent([*rows, {"n": 32, "first": None}], "first") == pytest.approx(1.5)
+    assert exponent(rows[:1], "first") is None
+
+
+def test_what_the_page_says_about_large_systems(tmp_path):
+    """Sentences come from the numbers: some bounds hold, some do not, and some cases have no figure."""
+    named = [(k, k, "") for k in ("case", "n", "system", "method", "first", "second", "step", "ended")]
+    rows = [
+        {
+            "case": "Car, frame",
+            "system": "Car",
+            "method": "frame",
+            "n": n,
+            "first": s,
+            "second": 0.2,
+            "step": n**2 / 9,
+        }
+        for n, s in ((4, 1.0), (8, 2.0), (13, 9.0))
+    ]
+    rows.append({"case": "Car, gni", "system": "Car", "method": "gni", "n": 8, "ended": "not within 9 s"})
+    powers = [{"case": "Car, frame", "first_power": 1.8, "step_power": 2.0}]
+    c = [{"case": "Car, frame", "n": 43, "ratio": 5.0, "walk": 20.0, "walk_ratio": 30.0}]
+    many = [{"case": "an ensemble", "gain": 1.7, "control": 1.9, "decides": True}]
+    section = Section("size", "What.", [
+        Table("First calls", named, rows),
+        Table("Powers", [(k, k, "") for k in powers[0]], powers),
+        Table("frame against C", [(k, k, "") for k in c[0]], c),
+        Table("Gradient", [("case", "", ""), ("gradient", "", "")], [{"case": "Car", "gradient": 4.0}]),
+        Table("Ensemble", [("case", "", ""), ("gain", "", "")], many),
+    ])  # fmt: skip
+    lines = claims({"size": section})
+    (small,) = [x for x in lines if "1 to 4 coordinates" in x]
+    assert small.startswith("Holds: ")
+    (middle,) = [x for x in lines if "5 to 8 coordinates" in x]
+    assert middle.startswith("Holds for 1 of 2")
+    assert "`Car, gni, n = 8` (not within 9 s)" in middle
+    (large,) = [x for x in lines if "9 to 13 coordinates" in x]
+    assert large.startswith("Does not hold")
+    assert "`Car, frame, n = 13` with 9 s" in large
+    (slower,) = [x for x in lines if "a step of frame" in x]
+    assert slower.startswith("Does not hold")
+    assert "with 5 times" in slower
+    (power,) = [x for x in lines if "the first call grows" in x]
+    assert power.startswith("Does not hold")
+    assert any(x.startswith("Holds: a gradient of a long run") for x in lines)
+    assert any(x.startswith("Holds: an ensemble of chains") for x in lines)
+    found = run([], Settings.short(), lambda s: None)
+    found["sections"]["size"] = section.to_json()
+    (tmp_path / "results.json").write_text(json.dumps(found))
+    page, image = report.write(tmp_path / "results.json", tmp_path / "page.md")
+    assert image.name == "page-size.png"
+    assert image.stat().st_size > 5000
+    assert "## Large systems" in page.read_text()
+    assert f"]({image.name})" in page.read_text()
+    assert not size_report.figure(Section("size", ""), tmp_path / "none.png")
 
 
 @pytest.mark.parametrize(("plain", "method"), [(leapfrog, da.LeapFrog()), (dla_half, da.DLA(0.5))])

@@ -44,22 +44,25 @@ def _start() -> tuple[Any, Any, Any]:
 
 
 def memory(spelling: str, steps: int) -> int:
-    """The bytes by which this process grows, at its peak, while it computes a gradient that is already compiled."""
-    gradient, start = (
-        jax.jit(jax.grad(number(method_from_text(spelling), steps), argnums=(0, 1, 2))),
-        _start(),
-    )
+    """The bytes by which this process grows while it computes a gradient that is already compiled."""
+    gradient = jax.jit(jax.grad(number(method_from_text(spelling), steps), argnums=(0, 1, 2)))
+    start = _start()
+    return growth(lambda: gradient(*start))
+
+
+def growth(call: Callable[[], Any]) -> int:
+    """The bytes by which this process grows, at its peak, during a call that was made before."""
     before = _peak(reset=True)
     if before is None:  # only the peak since the start is known, which includes compilation
-        jax.block_until_ready(gradient(*start))
+        jax.block_until_ready(call())
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak * (1 if sys.platform == "darwin" else 1024)
-    jax.block_until_ready(gradient(*start))
+    jax.block_until_ready(call())
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # returns free memory, so that it counts again
     if trim is not None:
         trim(0)
     before = _peak(reset=True) or 0
-    jax.block_until_ready(gradient(*start))
+    jax.block_until_ready(call())
     return (_peak(reset=False) or 0) - before
 
 

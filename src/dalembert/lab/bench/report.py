@@ -1,4 +1,4 @@
-"""Writes the page docs/benchmarks.md and its figure: python -m dalembert.lab.bench.report results.json
+"""Writes the page docs/benchmarks.md and its figures: python -m dalembert.lab.bench.report results.json
 
 Every sentence with a number is made from the file; nothing is written by hand.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dalembert.lab.bench import size_report
 from dalembert.lab.bench.peers import least_lead
 from dalembert.lab.bench.tables import Section, Table, markdown
 
@@ -123,6 +124,8 @@ def claims(sections: dict[str, Section]) -> list[str]:
         lines.append(
             f"XLA (JAX {row['jax']}) {word} the one-kernel tag: plain / tagged is {row['gain']:.1f}."
         )
+    if "size" in sections:
+        lines += size_report.claims(sections["size"])
     lines += _sweeps(_rows(sections, "sweep", "ratio"), _rows(sections, "sweep", "driver"))
     skipped = [f"{s.name} ({s.skipped})" for s in sections.values() if s.skipped]
     if skipped:
@@ -210,10 +213,13 @@ TITLES = {
     "peers": "Against other solvers",
     "compile": "Import and first call",
     "gradients": "Gradients",
+    "size": "Large systems",
     "tag": "The one-kernel tag of XLA",
     "sweep": "Sweeps",
     "gpu": "On a GPU",
 }
+PICTURES = {"peers": "Error against time", "size": "First call and step against the number of coordinates"}
+"""The sections with a figure, and its description."""
 MINE = (
     "tab:olive",
     "tab:blue",
@@ -293,12 +299,12 @@ def _machine(metadata: dict[str, Any]) -> str:
     return " ".join(lines)
 
 
-def _section(section: Section, image: str | None) -> str:
+def _section(section: Section, images: dict[str, str]) -> str:
     parts = [f"## {TITLES[section.name]}", section.what]
     if section.skipped:
         parts.append(f"Skipped: {section.skipped}.")
-    if image:
-        parts.append(f"![Error against time]({image})")
+    if section.name in images:
+        parts.append(f"![{PICTURES[section.name]}]({images[section.name]})")
     for table in section.tables:
         if len(section.tables) > 1 or section.name == "gpu":
             parts.append(f"**{table.title}**")
@@ -308,8 +314,8 @@ def _section(section: Section, image: str | None) -> str:
     return "\n\n".join(parts)
 
 
-def page(metadata: dict[str, Any], sections: dict[str, Section], image: str | None) -> str:
-    """The whole page."""
+def page(metadata: dict[str, Any], sections: dict[str, Section], images: dict[str, str]) -> str:
+    """The whole page; `images` are the names of the figures, by section."""
     kept = metadata["settings"]["repeats"]
     parts = [
         "# Benchmarks",
@@ -327,22 +333,24 @@ def page(metadata: dict[str, Any], sections: dict[str, Section], image: str | No
     losses = where_peers_win(sections)
     if losses:
         parts += ["## Where other solvers win", losses]
-    parts += [_section(s, image if s.name == "peers" else None) for s in sections.values()]
+    parts += [_section(s, images) for s in sections.values()]
     return "\n\n".join(parts) + "\n"
 
 
 def write(results: Path, out: Path) -> list[Path]:
-    """Writes the page, and the figure next to it if there is something to draw."""
+    """Writes the page, and the figures next to it if there is something to draw."""
     metadata, sections = read(results)
-    image, written = None, [out]
+    images: dict[str, Path] = {}
     peers = sections.get("peers")
     drawn = [t for t in peers.tables if any(key == "error" for key, *_ in t.columns)] if peers else []
     if drawn:
-        image = out.with_suffix(".png")
-        figure(drawn, image)
-        written.append(image)
-    out.write_text(page(metadata, sections, image.name if image else None))
-    return written
+        images["peers"] = out.with_suffix(".png")
+        figure(drawn, images["peers"])
+    grown = out.with_name(f"{out.stem}-size.png")
+    if "size" in sections and size_report.figure(sections["size"], grown):
+        images["size"] = grown
+    out.write_text(page(metadata, sections, {name: path.name for name, path in images.items()}))
+    return [out, *images.values()]
 
 
 def main() -> None:

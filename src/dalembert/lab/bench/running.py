@@ -17,7 +17,18 @@ from typing import Any
 from dalembert.lab.bench.tables import Section, Settings
 from dalembert.simulation.ensembles import cores
 
-PACKAGES = ("dalembert", "jax", "jaxlib", "llvmlite", "numpy", "equinox", "diffrax", "scipy", "heyoka")
+PACKAGES = (
+    "dalembert",
+    "jax",
+    "jaxlib",
+    "llvmlite",
+    "numpy",
+    "equinox",
+    "diffrax",
+    "scipy",
+    "heyoka",
+    "sympy",
+)
 
 
 def _first_line(*command: str) -> str | None:
@@ -80,7 +91,7 @@ FORMAT = 1
 SECTIONS = {
     "c": "yardstick.against_c", "ensemble": "yardstick.ensembles", "naive": "naive.against_plain_jax",
     "peers": "peers.work_precision", "compile": "startup.first_calls", "gradients": "gradients.cost",
-    "tag": "fused_calls.one_kernel_tag", "sweep": "sweeps.engine_cost", "gpu": "gpu.on_gpu",
+    "size": "size.of_chains", "tag": "fused_calls.one_kernel_tag", "sweep": "sweeps.engine_cost", "gpu": "gpu.on_gpu",
 }  # fmt: skip
 """Sections by name: a module of this package and its function of Settings, imported when the section runs."""
 

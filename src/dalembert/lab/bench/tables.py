@@ -105,16 +105,19 @@ def control(threads: int, megabytes: int = 40) -> dict[str, Callable[[], Any]]:
     return {"control_all": together, "control_one": in_turn}
 
 
-def child(code: str, *arguments: str) -> Any:
-    """Runs Python code in a fresh process, with nothing cached on disk, and reads the JSON of its last line."""
+def child(code: str, *arguments: str, seconds: float = CHILD_SECONDS, **variables: str) -> Any:
+    """Runs Python code in a fresh process, with nothing cached on disk, and reads the JSON of its last line.
+
+    `variables` are environment variables; DALEMBERT_CACHE may name a folder that keeps compiled code.
+    """
     with tempfile.TemporaryDirectory() as empty:
         environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
             capture_output=True,
             text=True,
-            timeout=CHILD_SECONDS,
-            env=environment | {"XDG_CACHE_HOME": empty, "DALEMBERT_CACHE": "0"},
+            timeout=seconds,
+            env=environment | {"XDG_CACHE_HOME": empty, "DALEMBERT_CACHE": "0"} | variables,
             check=False,
         )
     if done.returncode or not done.stdout.strip():

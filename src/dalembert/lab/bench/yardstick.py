@@ -73,10 +73,10 @@ def pointer(array: np.ndarray) -> Any:
     return array.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
 
 
-def c_start(method: Method, system: System, q0: Any, v0: Any) -> Any:
+def c_start(method: Method, system: System, q0: Any, v0: Any, h: float = H) -> Any:
     """The state of a C function: q, v, and the method's own velocity or components if it has them."""
     q0, v0 = jnp.asarray(q0, float), jnp.asarray(v0, float)
-    memory = method.init(lower(system), State(q0, v0, jnp.zeros(())), jnp.asarray(H))
+    memory = method.init(lower(system), State(q0, v0, jnp.zeros(())), jnp.asarray(h))
     own = [getattr(memory, name) for name in ("u", "w") if hasattr(memory, name)]
     return jnp.concatenate([q0, v0, *own])
 
@@ -93,11 +93,13 @@ def _cases(which: dict[str, int], ending: str) -> Iterator[tuple[str, System, Me
                 yield f"{prefix}_{name}{ending}", system, method
 
 
-def ours_single(system: System, method: Method, q0: Any, v0: Any) -> Callable[[int], np.ndarray]:
+def ours_single(
+    system: System, method: Method, q0: Any, v0: Any, h: float = H
+) -> Callable[[int], np.ndarray]:
     """run(steps) -> the last (q, v), by the library's machine code called as `simulate` calls it."""
     system, method = as_arrays(system), as_arrays(method)
     loop, (start, run) = single(system, method)
-    parameters, first = pack((system, method, np.float64(H))), pack((q0, v0, np.zeros(())))
+    parameters, first = pack((system, method, np.float64(h))), pack((q0, v0, np.zeros(())))
     carry, rows = np.empty(len(loop.carry)), np.empty((2, len(loop.row)))
 
     def call(steps: int) -> np.ndarray:
