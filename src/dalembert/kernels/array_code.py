@@ -154,7 +154,8 @@ class Program:
         outputs = t.write(root, dict(zip([x.id for x in root.inputs], arrays, strict=True)))
         _store(t, "%out", outputs)
         pointers = "".join(f"ptr noalias %in{k}, " for k in range(len(self.inputs)))
-        return t.text(f"define internal void @{name}({pointers}ptr noalias %out)"), t.used
+        # Copies of it where it is called would make larger functions, which take longer to compile.
+        return t.text(f"define internal void @{name}({pointers}ptr noalias %out) noinline"), t.used
 
 
 def _loaded(t: ArrayWriter, pointer: str, shapes: Shapes) -> list[Array]:

@@ -40,6 +40,10 @@ class Array:
         """Whether reading an entry costs no arithmetic."""
         return True
 
+    def leaps(self, axis: int) -> int:
+        """How far reads jump in memory when the index along this axis grows: 0 if they go from one to the next."""
+        return 0
+
     def at(self, w: Block, index: Index) -> Value:
         """The entry with these indices."""
         raise NotImplementedError
@@ -89,6 +93,11 @@ class Buffer(Array):
         pairs = zip(self.shape, self.strides, _strides(self.shape), strict=True)
         return all(n == 1 or a == b for n, a, b in pairs)
 
+    def leaps(self, axis: int) -> int:
+        """Nothing, little or much, because a vector with gaps is read by some loads and shuffles, or one by one."""
+        stride = abs(self.strides[axis]) if self.shape[axis] != 1 else 0
+        return 0 if stride <= 1 else 1 if stride <= UNROLL else UNROLL
+
     def place(self, w: Block, index: Index) -> str:
         """The address of an entry."""
         fixed, terms = (self.offset, []) if isinstance(self.offset, int) else (0, [self.offset])
@@ -121,14 +130,25 @@ class Buffer(Array):
 class Lazy(Array):
     """Entries that are computed where they are needed; `free` if that costs no arithmetic."""
 
-    def __init__(self, shape: Sequence[int], dtype: Any, entry: Callable[[Block, Index], Value], free: bool):
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        entry: Callable[[Block, Index], Value],
+        free: bool,
+        leaps: Callable[[int], int] = lambda axis: 0,
+    ):
         super().__init__(shape, dtype)
-        self.entry, self.free = entry, free
+        self.entry, self.free, self._leaps = entry, free, leaps
 
     @property
     def is_free(self) -> bool:
         """Whether reading an entry costs no arithmetic."""
         return self.free
+
+    def leaps(self, axis: int) -> int:
+        """The leaps of all that is read."""
+        return self._leaps(axis)
 
     def at(self, w: Block, index: Index) -> Value:
         """The entry with these indices."""
@@ -228,7 +248,7 @@ class ArrayWriter:
         following = w.put(f"add nuw nsw i64 {i}, 1")
         w.lines[place] += f", [{following}, %{w.block_name}]"
         more = w.put(f"icmp slt i64 {following}, {count}")
-        w.do(f"br i1 {more}, label %{head}, label %{done}")
+        w.again(f"br i1 {more}, label %{head}, label %{done}")
         w.block(done)
 
     def nest(self, shape: Sequence[int], body: Callable[[Index], None], index: Index = ()) -> None:
@@ -355,7 +375,7 @@ class ArrayWriter:
                 "convert_element_type", primitive, params, [x.dtype], np.dtype(dtype), [x.at(w, i)]
             )
 
-        return Lazy(x.shape, dtype, at, free=False)
+        return Lazy(x.shape, dtype, at, False, x.leaps)
 
     def text(self, head: str) -> str:
         """The whole function."""
