@@ -134,11 +134,20 @@ def test_products():
     same(function, MATRIX, MATRIX.T @ RNG.uniform(-1, 1, (7, 4)), np.arange(12).reshape(3, 4))
 
 
+@pytest.mark.parametrize("number", [3, 4, 7, 8, 13])
+def test_sines_of_many_angles(number):
+    """Whole vectors of angles and the ones left over, with some beyond the range of the polynomials."""
+    x = RNG.uniform(-9, 9, (number, 3))
+    for far in (1.0, 1e8, np.inf, np.nan):
+        x[number // 2, 1] = far
+        same(lambda x: (jnp.sin(x[:, 1]), jnp.cos(x[1:, :2]), jnp.cos(2 * x).T, jnp.sin(x[::-1])), x)
+
+
 def test_sums_along_any_axis_in_memory():
     """The innermost loop goes over the terms or along an axis of the result, whichever is closer in memory."""
 
     def function(x, y, c):
-        few = jnp.stack([jnp.sin(x[:, 0]), x[:, 1], x[:, 2]], axis=1)  # 7 rows; the three columns follow each other
+        few = jnp.stack([jnp.sin(x[:, 0]), x[:, 1], x[:, 2]], axis=1)  # three columns, each in one piece
         return (
             x.T @ y,
             (x * y[:, :1]).T @ x[:, 0],

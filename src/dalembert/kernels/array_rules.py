@@ -13,7 +13,7 @@ from dalembert.kernels.array_solvers import (
     permutation_of,
     substitution,
 )
-from dalembert.kernels.array_writer import UNROLL, Array, ArrayWriter, Buffer, Index, Lazy, Single
+from dalembert.kernels.array_writer import LANES, UNROLL, Array, ArrayWriter, Buffer, Index, Lazy, Single
 from dalembert.kernels.arrays import Item, Op
 from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.interpret import ELEMENTWISE
@@ -48,6 +48,13 @@ def apply(t: ArrayWriter, op: Op, arguments: Sequence[Array]) -> Sequence[Array]
 
 def _elementwise(t: ArrayWriter, op: Op, *x: Array) -> Array:
     (out,), dtypes = op.results, [a.dtype for a in x]
+    if (
+        op.name in ("sin", "cos")
+        and out.dtype == np.float64
+        and out.size >= LANES
+        and not isinstance(x[0], Single)
+    ):
+        return t.circles(op.name, t.buffer(x[0]))
 
     def number(*values: Value) -> Value:
         return t.scalar(op.name, op.primitive, op.params, dtypes, out.dtype, list(values))
