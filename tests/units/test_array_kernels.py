@@ -134,6 +134,39 @@ def test_products():
     same(function, MATRIX, MATRIX.T @ RNG.uniform(-1, 1, (7, 4)), np.arange(12).reshape(3, 4))
 
 
+@pytest.mark.parametrize("number", [3, 4, 7, 8, 13])
+def test_sines_of_many_angles(number):
+    """Whole vectors of angles and the ones left over, with some beyond the range of the polynomials."""
+    x = RNG.uniform(-9, 9, (number, 3))
+    for far in (1.0, 1e8, np.inf, np.nan):
+        x[number // 2, 1] = far
+        same(lambda x: (jnp.sin(x[:, 1]), jnp.cos(x[1:, :2]), jnp.cos(2 * x).T, jnp.sin(x[::-1])), x)
+
+
+def test_sums_along_any_axis_in_memory():
+    """The innermost loop goes over the terms or along an axis of the result, whichever is closer in memory."""
+
+    def function(x, y, c):
+        few = jnp.stack([jnp.sin(x[:, 0]), x[:, 1], x[:, 2]], axis=1)  # three columns, each in one piece
+        return (
+            x.T @ y,
+            (x * y[:, :1]).T @ x[:, 0],
+            few @ few.T,
+            (few @ few.T) @ x,
+            few.T @ x,
+            jnp.sum(few * x[:, :3], axis=1),
+            jnp.sum(c.transpose(2, 1, 0), axis=0),
+            jnp.sum(c.transpose(1, 2, 0) * jnp.sin(c.transpose(1, 2, 0)), axis=1),
+            jnp.einsum("ijk,ljk->il", c, c),
+            jnp.einsum("ijk,ilk->ijl", c, 2 * c[:, :5]),
+            jnp.einsum("ij,jk,kl->il", x, x.T, x),
+            jnp.sum(few.reshape(3, 7), axis=1),
+            jnp.sum(c, axis=()),
+        )
+
+    same(function, MATRIX, RNG.uniform(-1, 1, (7, 6)), CUBE)
+
+
 def test_moves():
     def function(x, c):
         return (
@@ -251,6 +284,27 @@ def test_equal_operations_are_made_once_and_zeros_vanish():
     assert names.count("sin") == 1
     assert "cos" not in names
     assert names.count("dot_general") == 1
+
+
+def test_scans_that_do_not_change_in_a_loop_are_made_once_before_it():
+    def function(x, m):
+        def run(turn, row):
+            return lax.scan(lambda s, r: (turn * s + r @ row, s), jnp.zeros(7), jnp.stack([m, m @ m]))[1]
+
+        def body(_, s):
+            return s + run(2.0, x).sum(0), s * run(2.0, x)[1] + run(3.0, x)[1] + run(2.0, x + s)[1]
+
+        def both(i, pair):
+            return body(i, pair[0])
+
+        return lax.fori_loop(0, 3, both, (x, x)), run(2.0, x)
+
+    m = np.eye(7) + 0.1 * MATRIX @ MATRIX.T
+    same(function, MATRIX[:, 0], m)
+    root = Arrays(Traced(function, struct(7), struct(7, 7)).jaxpr).root
+    # The loop of three turns is a scan, too. The only scan in it is the one that depends on s.
+    assert [op.name for op in root.ops].count("scan") == 3
+    assert [op.name for op in all_ops(root)].count("scan") == 4
 
 
 def test_what_cannot_be_kept_is_named():

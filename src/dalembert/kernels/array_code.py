@@ -8,7 +8,7 @@ import numpy as np
 
 from dalembert.kernels.array_rules import apply
 from dalembert.kernels.array_writer import Array, ArrayWriter, Buffer, Lazy, Memory, Single
-from dalembert.kernels.arrays import Arrays, Item, Op, Region
+from dalembert.kernels.arrays import Arrays, Item, Op, Region, outer
 from dalembert.kernels.llvm import TYPES
 from dalembert.kernels.traced import Shapes, Traced
 
@@ -30,7 +30,7 @@ class Translator(ArrayWriter):
         for k, op in enumerate(region.ops):
             arrays = [read(x) for x in op.args]
             if op.regions:
-                for inner in _outer(op):
+                for inner in outer(op):
                     if inner.id in known:
                         known[inner.id] = self.stored(known[inner.id])
                 made = getattr(self, f"_{op.name}")(op, known, *arrays)
@@ -120,29 +120,6 @@ class Translator(ArrayWriter):
         return [*carry, *stacks]
 
 
-def _outer(op: Op) -> list[Item]:
-    """The items from around an operation that its regions read."""
-    inside: set[int] = set()
-    found: dict[int, Item] = {}
-
-    def look(region: Region) -> None:
-        inside.update(x.id for x in region.inputs)
-        for each in region.ops:
-            for x in each.args:
-                if x.id not in inside and x.value is None:
-                    found[x.id] = x
-            for inner in each.regions:
-                look(inner)
-            inside.update(x.id for x in each.results)
-        for x in region.results:
-            if x.id not in inside and x.value is None:
-                found[x.id] = x
-
-    for region in op.regions:
-        look(region)
-    return list(found.values())
-
-
 def _uses(region: Region) -> tuple[dict[int, list[int]], dict[int, int]]:
     """The items that each operation is the last to read, and how often each item is read."""
     last: dict[int, int] = {}
@@ -152,7 +129,7 @@ def _uses(region: Region) -> tuple[dict[int, list[int]], dict[int, int]]:
             uses[x.id] = uses.get(x.id, 0) + 1
             last[x.id] = k
         if op.regions:
-            for x in _outer(op):
+            for x in outer(op):
                 uses[x.id] = uses.get(x.id, 0) + 2
                 last[x.id] = k
     for x in region.results:
@@ -177,7 +154,8 @@ class Program:
         outputs = t.write(root, dict(zip([x.id for x in root.inputs], arrays, strict=True)))
         _store(t, "%out", outputs)
         pointers = "".join(f"ptr noalias %in{k}, " for k in range(len(self.inputs)))
-        return t.text(f"define internal void @{name}({pointers}ptr noalias %out)"), t.used
+        # Copies of it where it is called would make larger functions, which take longer to compile.
+        return t.text(f"define internal void @{name}({pointers}ptr noalias %out) noinline"), t.used
 
 
 def _loaded(t: ArrayWriter, pointer: str, shapes: Shapes) -> list[Array]:

@@ -13,7 +13,7 @@ from dalembert.kernels.array_solvers import (
     permutation_of,
     substitution,
 )
-from dalembert.kernels.array_writer import UNROLL, Array, ArrayWriter, Buffer, Index, Lazy, Single
+from dalembert.kernels.array_writer import LANES, UNROLL, Array, ArrayWriter, Buffer, Index, Lazy, Single
 from dalembert.kernels.arrays import Item, Op
 from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.interpret import ELEMENTWISE
@@ -48,6 +48,13 @@ def apply(t: ArrayWriter, op: Op, arguments: Sequence[Array]) -> Sequence[Array]
 
 def _elementwise(t: ArrayWriter, op: Op, *x: Array) -> Array:
     (out,), dtypes = op.results, [a.dtype for a in x]
+    if (
+        op.name in ("sin", "cos")
+        and out.dtype == np.float64
+        and out.size >= LANES
+        and not isinstance(x[0], Single)
+    ):
+        return t.circles(op.name, t.buffer(x[0]))
 
     def number(*values: Value) -> Value:
         return t.scalar(op.name, op.primitive, op.params, dtypes, out.dtype, list(values))
@@ -63,7 +70,7 @@ def _mapped(t: ArrayWriter, out: Item, number: Callable[..., Value], x: Sequence
 
     if out.shape == () or all(isinstance(a, Single) for a in x):
         return Single(at(t.w, ()), out.shape, out.dtype)
-    return Lazy(out.shape, out.dtype, at, free=False)
+    return Lazy(out.shape, out.dtype, at, False, lambda d: sum(a.leaps(d) for a in x if a.shape))
 
 
 @rule("clamp")
@@ -112,7 +119,7 @@ def _broadcast(t: ArrayWriter, op: Op, x: Array) -> Array:
     def at(w: Block, i: Index) -> Value:
         return x.at(w, tuple(i[d] if old[k] != 1 else 0 for k, d in enumerate(dims)))
 
-    return Lazy(shape, x.dtype, at, x.is_free)
+    return Lazy(shape, x.dtype, at, x.is_free, lambda d: x.leaps(dims.index(d)) if d in dims else 0)
 
 
 @rule("reshape", "squeeze", "expand_dims")
@@ -136,7 +143,12 @@ def _reshaped(t: ArrayWriter, x: Array, shape: Sequence[int]) -> Array:
             kept = [j for j, n in zip(i, shape, strict=True) if n != 1]
             return x.at(w, tuple(kept.pop(0) if n != 1 else 0 for n in old))
 
-        return Lazy(shape, x.dtype, at, x.is_free)
+        def leaps(axis: int) -> int:
+            here = [d for d, n in enumerate(shape) if n != 1]
+            there = [d for d, n in enumerate(old) if n != 1]
+            return x.leaps(there[here.index(axis)]) if axis in here else 0
+
+        return Lazy(shape, x.dtype, at, x.is_free, leaps)
     x = t.buffer(x)
     return Buffer(shape, x.dtype, x.memory, None, x.offset)
 
@@ -150,7 +162,13 @@ def _transpose(t: ArrayWriter, op: Op, x: Array) -> Array:
     if isinstance(x, Buffer):
         return Buffer(shape, x.dtype, x.memory, [x.strides[d] for d in order], x.offset)
     back = [order.index(k) for k in range(len(order))]
-    return Lazy(shape, x.dtype, lambda w, i: x.at(w, tuple(i[b] for b in back)), x.is_free)
+    return Lazy(
+        shape,
+        x.dtype,
+        lambda w, i: x.at(w, tuple(i[b] for b in back)),
+        x.is_free,
+        lambda d: x.leaps(order[d]),
+    )
 
 
 @rule("slice")
@@ -171,7 +189,7 @@ def _cut(
         places = zip(i, starts, steps, strict=True)
         return x.at(w, tuple(t.plus(t.times(j, step), start) for j, start, step in places))
 
-    return Lazy(shape, x.dtype, at, x.is_free)
+    return Lazy(shape, x.dtype, at, x.is_free, x.leaps)
 
 
 def _window(
@@ -221,12 +239,23 @@ def _concatenate(t: ArrayWriter, op: Op, *parts: Array) -> Array:
 @rule("stack")
 def _stack(t: ArrayWriter, op: Op, *parts: Array) -> Array:
     axis = op.params.get("axis", 0)
-    out = t.new(op.results[0].shape, op.results[0].dtype)
+    out = _short_first(t, op.results[0], axis)
     for k, x in enumerate(parts):
         starts, shape = [0] * len(out.shape), list(out.shape)
         starts[axis], shape[axis] = k, 1
         t.fill(_window(out, starts, shape), _reshaped(t, x, shape))
     return out
+
+
+def _short_first(t: ArrayWriter, out: Item, axis: int) -> Buffer:
+    """New memory in which a short axis is the outermost, so that a loop over another axis reads without gaps."""
+    shape = list(out.shape)
+    if shape[axis] > UNROLL:
+        return t.new(shape, out.dtype)
+    rows = t.new((shape.pop(axis), *shape), out.dtype)
+    strides = list(rows.strides[1:])
+    strides.insert(axis, rows.strides[0])
+    return Buffer(out.shape, out.dtype, rows.memory, strides)
 
 
 @rule("tile")
@@ -321,28 +350,60 @@ def _accumulated(
     return place.at(w, ())
 
 
-def _summed(t: ArrayWriter, out: Item, count: int, term: Callable[[Index, Any], Value]) -> Array:
-    """Sums of `count` terms, with the last axis of the result as the innermost loop, so that it runs along memory."""
-    w, total = t.w, t.new(out.shape, out.dtype)
-    width = out.shape[-1]
+def _summed(t: ArrayWriter, out: Item, axis: int, count: int, term: Callable[[Index, Any], Value]) -> Array:
+    """Sums of `count` terms, with an axis of the result as the innermost loop, so that it runs along memory."""
+    w, width = t.w, out.shape[axis]
+    others = [n for d, n in enumerate(out.shape) if d != axis]
+    rows = t.new((*others, width), out.dtype)
+    strides = list(rows.strides[:-1])
+    strides.insert(axis, 1)
+    total = Buffer(out.shape, out.dtype, rows.memory, strides)
 
     def row(index: Index) -> None:
-        t.loop(width, lambda j: total.set(w, (*index, j), term((*index, j), 0)), 1)
+        def place(j: Any) -> Index:
+            return (*index[:axis], j, *index[axis:])
+
+        t.loop(width, lambda j: total.set(w, place(j), term(place(j), 0)), 1)
 
         def more(k: Any) -> None:
             k = t.plus(k, 1)
 
             def entry(j: Any) -> None:
-                now = total.at(w, (*index, j)).text
-                added = w.put(f"fadd contract double {now}, {term((*index, j), k).text}")
-                total.set(w, (*index, j), Value(added))
+                now = total.at(w, place(j)).text
+                added = w.put(f"fadd contract double {now}, {term(place(j), k).text}")
+                total.set(w, place(j), Value(added))
 
             t.loop(width, entry, 1)
 
         t.loop(count - 1, more, 1)
 
-    t.nest(out.shape[:-1], row)
+    t.nest(others, row)
     return total
+
+
+def _sums(
+    t: ArrayWriter,
+    out: Item,
+    over: Sequence[int],
+    term: Callable[[Index, Index], Value],
+    inner: int,
+    leaps: Callable[[int], int],
+) -> Array:
+    """Sums of float64. The innermost loop goes over the terms or along an axis of the result, by which of them reads
+    with fewer leaps: `inner` for the terms, and leaps(axis)."""
+    long = [d for d, n in enumerate(out.shape) if n >= UNROLL]
+    if len(over) == 1 and over[0] > UNROLL and long:
+        axis = min(reversed(long), key=leaps)
+        if leaps(axis) <= inner:
+            return _summed(t, out, axis, over[0], lambda index, k: term(index, (k,)))
+    start = _neutral("add", out.dtype)
+
+    def at(w: Block, index: Index) -> Value:
+        return _accumulated(t, "add", start, out.dtype, over, lambda inner: term(index, inner))
+
+    sums = Lazy(out.shape, out.dtype, at, False, leaps)
+    # A few terms are computed where the sum is needed, in the same loop as what is done with it.
+    return sums if math.prod(over) <= UNROLL else t.stored(sums)
 
 
 def _neutral(name: str, dtype: np.dtype) -> Value:
@@ -366,9 +427,8 @@ def _reduce(t: ArrayWriter, op: Op, x: Array) -> Array:
         place = dict([*zip(kept, index, strict=True), *zip(axes, inner, strict=True)])
         return x.at(t.w, tuple(place[d] for d in range(len(x.shape))))
 
-    along = kept and kept[-1] == len(x.shape) - 1 and x.shape[-1] >= 4
-    if name == "add" and x.dtype == np.float64 and len(over) == 1 and over[0] > 1 and along:
-        return _summed(t, out, over[0], lambda index, k: entry(index, (k,)))
+    if name == "add" and x.dtype == np.float64:
+        return _sums(t, out, over, entry, x.leaps(axes[-1]) if axes else 0, lambda d: x.leaps(kept[d]))
     start = _neutral(name, x.dtype)
 
     def at(w: Block, index: Index) -> Value:
@@ -450,9 +510,14 @@ def _dot_general(t: ArrayWriter, op: Op, a: Array, b: Array) -> Array:
         right = b.at(w, tuple(place_b[d] for d in range(len(b.shape))))
         return t.product(left, right, out.dtype)
 
-    along = free_b and free_b[-1] == len(b.shape) - 1 and out.shape[-1] >= 4
-    if out.dtype == np.float64 and len(over) == 1 and over[0] > 0 and along:
-        return _summed(t, out, over[0], lambda index, j: term(index, (j,)))
+    if out.dtype == np.float64:
+        inner = a.leaps(of_a[-1]) + b.leaps(of_b[-1]) if over else 0
+        of = [*zip(batch_a, batch_b, strict=True), *((d, None) for d in free_a), *((None, d) for d in free_b)]
+
+        def leaps(axis: int) -> int:
+            return sum(x.leaps(d) for x, d in zip((a, b), of[axis], strict=True) if d is not None)
+
+        return _sums(t, out, over, term, inner, leaps)
     start = _neutral("add", out.dtype)
 
     def at(w: Block, index: Index) -> Value:

@@ -20,6 +20,8 @@ MEMORY = {**TYPES, "bool": "i8"}
 BYTES = {"double": 8, "i8": 1, "i32": 4, "i64": 8}
 UNROLL = 4
 """Loops of up to this many repetitions are written out."""
+LANES = 4
+"""As many sines are computed at once."""
 STACK = 4096
 """Arrays of more bytes than this are on the heap for the time of a call."""
 
@@ -39,6 +41,10 @@ class Array:
     def is_free(self) -> bool:
         """Whether reading an entry costs no arithmetic."""
         return True
+
+    def leaps(self, axis: int) -> int:
+        """How far reads jump in memory when the index along this axis grows: 0 if they go from one to the next."""
+        return 0
 
     def at(self, w: Block, index: Index) -> Value:
         """The entry with these indices."""
@@ -89,6 +95,11 @@ class Buffer(Array):
         pairs = zip(self.shape, self.strides, _strides(self.shape), strict=True)
         return all(n == 1 or a == b for n, a, b in pairs)
 
+    def leaps(self, axis: int) -> int:
+        """Nothing, little or much, because a vector with gaps is read by some loads and shuffles, or one by one."""
+        stride = abs(self.strides[axis]) if self.shape[axis] != 1 else 0
+        return 0 if stride <= 1 else 1 if stride <= UNROLL else UNROLL
+
     def place(self, w: Block, index: Index) -> str:
         """The address of an entry."""
         fixed, terms = (self.offset, []) if isinstance(self.offset, int) else (0, [self.offset])
@@ -121,14 +132,25 @@ class Buffer(Array):
 class Lazy(Array):
     """Entries that are computed where they are needed; `free` if that costs no arithmetic."""
 
-    def __init__(self, shape: Sequence[int], dtype: Any, entry: Callable[[Block, Index], Value], free: bool):
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        entry: Callable[[Block, Index], Value],
+        free: bool,
+        leaps: Callable[[int], int] = lambda axis: 0,
+    ):
         super().__init__(shape, dtype)
-        self.entry, self.free = entry, free
+        self.entry, self.free, self._leaps = entry, free, leaps
 
     @property
     def is_free(self) -> bool:
         """Whether reading an entry costs no arithmetic."""
         return self.free
+
+    def leaps(self, axis: int) -> int:
+        """The leaps of all that is read."""
+        return self._leaps(axis)
 
     def at(self, w: Block, index: Index) -> Value:
         """The entry with these indices."""
@@ -228,7 +250,7 @@ class ArrayWriter:
         following = w.put(f"add nuw nsw i64 {i}, 1")
         w.lines[place] += f", [{following}, %{w.block_name}]"
         more = w.put(f"icmp slt i64 {following}, {count}")
-        w.do(f"br i1 {more}, label %{head}, label %{done}")
+        w.again(f"br i1 {more}, label %{head}, label %{done}")
         w.block(done)
 
     def nest(self, shape: Sequence[int], body: Callable[[Index], None], index: Index = ()) -> None:
@@ -320,8 +342,8 @@ class ArrayWriter:
 
         return emit(g.primitive(name, primitive, tuple(nodes), dtype, params))
 
-    def _circle(self, name: str, x: Value) -> Value:
-        """The sine or the cosine."""
+    def _circle(self, name: str, x: Value, w: Writer | None = None) -> Value:
+        """The sine or the cosine, in this function or in one that `w` writes."""
         if name not in self.routines:
             inner = Writer()
             sine, cosine = circles(inner, [Value("%x")], True)[0]
@@ -329,7 +351,41 @@ class ArrayWriter:
             text, declared = inner.function(f"define internal double @own_{name}(double %x) noinline")
             self.routines[name] = text
             self.w.declared |= declared
-        return Value(self.w.put(f"call double @own_{name}(double {x.text})"))
+        return Value((w or self.w).put(f"call double @own_{name}(double {x.text})"))
+
+    def circles(self, name: str, x: Buffer) -> Buffer:
+        """The sines or the cosines of many angles, computed as vectors."""
+        out, routine = self.new(x.shape, x.dtype), f"all_{name}"
+        if routine not in self.routines:
+            w = Block(LANES)
+            vector = w.type(np.dtype(float), True)
+
+            def entry(pointer: str, i: str) -> str:
+                return w.put(f"getelementptr inbounds double, ptr {pointer}, i64 {i}")
+
+            def some(k: str) -> None:
+                i = w.put(f"mul nuw nsw i64 {k}, {LANES}")
+                angles = w.put(f"load {vector}, ptr {entry('%x', i)}, align 8")
+                pair = circles(w, [Value(angles, True)], True)[0]
+                w.do(f"store {vector} {pair[name == 'cos'].text}, ptr {entry('%y', i)}, align 8")
+
+            def one(i: str) -> None:
+                angle = w.put(f"load double, ptr {entry('%x', i)}")
+                w.do(f"store double {self._circle(name, Value(angle), w).text}, ptr {entry('%y', i)}")
+
+            whole = w.put(f"sdiv i64 %n, {LANES}")
+            w.each(0, whole, some)
+            w.each(w.put(f"mul nuw nsw i64 {whole}, {LANES}"), "%n", one)
+            w.do("ret void")
+            text, declared = w.function(
+                f"define internal void @{routine}(ptr noalias %x, ptr noalias %y, i64 %n) noinline"
+            )
+            self.routines[routine] = text
+            self.w.declared |= declared
+        first = (0,) * len(x.shape)
+        places = f"ptr {x.place(self.w, first)}, ptr {out.place(self.w, first)}"
+        self.w.do(f"call void @{routine}({places}, i64 {x.size})")
+        return out
 
     def op(self, name: str, dtype: Any, *values: Value) -> Value:
         """An operation on numbers of the same type; the first argument of select_n is a truth value."""
@@ -355,7 +411,7 @@ class ArrayWriter:
                 "convert_element_type", primitive, params, [x.dtype], np.dtype(dtype), [x.at(w, i)]
             )
 
-        return Lazy(x.shape, dtype, at, free=False)
+        return Lazy(x.shape, dtype, at, False, x.leaps)
 
     def text(self, head: str) -> str:
         """The whole function."""

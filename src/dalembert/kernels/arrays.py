@@ -166,12 +166,16 @@ class Arrays:
         if name in ("add", "mul") and args[0].shape == args[1].shape:
             numbers = tuple(sorted(numbers))
         key = (name, numbers, tuple(avals), _told(params))
+        return self.once(region, key, Op(name, primitive, params, args), avals)
+
+    def once(self, region: Region, key: Any, op: Op, avals: Sequence[tuple]) -> Sequence[Item]:
+        """The results of an operation, which is placed unless it was found before, as far outside as it can be."""
         found = region.find(key)
         if found is None:
-            deepest = max((a.depth for a in args), default=0)
+            deepest = max((x.depth for x in (*op.args, *outer(op))), default=0)
             while region.hoists and deepest < region.depth and region.parent is not None:
                 region = region.parent
-            found = region.table[key] = self._place(region, Op(name, primitive, params, args), avals)
+            found = region.table[key] = self._place(region, op, avals)
         return found.results
 
     def _place(self, region: Region, op: Op, avals: Sequence[tuple]) -> Op:
@@ -290,7 +294,9 @@ def _scan(graph: Arrays, region: Region, equation: Any, args: list[Item]) -> Seq
     body.results = graph._closed(body, inner, [*args[:consts], *body.inputs])
     told = {"carry": carry, "length": rows, "reverse": params["reverse"]}
     avals = [(v.aval.shape, v.aval.dtype) for v in equation.outvars]
-    return graph._place(region, Op("scan", None, told, args[consts:], [body]), avals).results
+    op = Op("scan", None, told, args[consts:], [body])
+    key = ("scan", tuple(x.id for x in op.args), _told(told), _spelling(body))
+    return graph.once(region, key, op, avals)
 
 
 def _custom_linear_solve(graph: Arrays, region: Region, equation: Any, args: list[Item]) -> Sequence[Item]:
@@ -317,6 +323,27 @@ _VANISH = {
     "sqrt",
     "rev",
 }
+
+
+def _spelling(region: Region, known: dict[int, int] | None = None) -> tuple:
+    """What a region computes; two regions with the same spelling give the same results."""
+    own = dict(known or {})
+
+    def named(items: Sequence[Item]) -> tuple:
+        return tuple((x.id in own, own.get(x.id, x.id)) for x in items)
+
+    def name(items: Sequence[Item]) -> None:
+        first = len(own)
+        own.update((x.id, first + k) for k, x in enumerate(items))
+
+    name(region.inputs)
+    lines = []
+    for op in region.ops:
+        inner = tuple(_spelling(each, own) for each in op.regions)
+        kinds = tuple((x.shape, x.dtype.str) for x in op.results)
+        lines.append((op.name, named(op.args), kinds, _told(op.params), inner))
+        name(op.results)
+    return (*lines, named(region.results))
 
 
 def _told(params: dict) -> str:
@@ -410,6 +437,29 @@ def _prune(root: Region) -> None:
                 keep(inner)
 
     keep(root)
+
+
+def outer(op: Op) -> list[Item]:
+    """The items from around an operation that its regions read."""
+    inside: set[int] = set()
+    found: dict[int, Item] = {}
+
+    def look(region: Region) -> None:
+        inside.update(x.id for x in region.inputs)
+        for each in region.ops:
+            for x in each.args:
+                if x.id not in inside and x.value is None:
+                    found[x.id] = x
+            for inner in each.regions:
+                look(inner)
+            inside.update(x.id for x in each.results)
+        for x in region.results:
+            if x.id not in inside and x.value is None:
+                found[x.id] = x
+
+    for region in op.regions:
+        look(region)
+    return list(found.values())
 
 
 def all_ops(region: Region) -> Iterator[Op]:

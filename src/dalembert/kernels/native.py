@@ -409,8 +409,20 @@ class Block(Writer):
         self.block(inside)
         body(i)
         self.lines[place] += f", [{self.put(f'add nuw nsw i64 {i}, 1')}, %{self.block_name}]"
-        self.do(f"br label %{head}")
+        self.again(f"br label %{head}")
         self.block(done)
+
+    def again(self, branch: str) -> None:
+        """Writes the branch that closes a loop, whose vectors are to be taken one after the other.
+
+        LLVM would take four at once. Rows here are short, so most of a row would then be left for the loop of single
+        numbers that follows, and the code would be much longer.
+        """
+        self.declared |= {
+            "!2 = distinct !{!2, !3}",
+            '!3 = !{!"llvm.loop.interleave.count", i32 1}',
+        }
+        self.do(f"{branch}, !llvm.loop !2")
 
     def when(self, condition: str, body: Callable[[], None]) -> None:
         """Writes body(), for the case that the condition holds."""
