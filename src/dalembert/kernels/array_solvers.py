@@ -45,9 +45,11 @@ def _elimination(parent: ArrayWriter, name: str, n: int, k: int, positive: bool)
         a.set(w, (c, c), Value(inverse))
 
         def row(i: str) -> None:
-            factor = Value(w.put(f"fmul double {a.at(w, (i, c)).text}, {inverse}"))
-            w.each(after, n, lambda j: _subtract(t, a, (i, j), factor, a.at(w, (c, j))))
-            w.each(0, k, lambda j: _subtract(t, b, (i, j), factor, b.at(w, (c, j))))
+            # What is left of a symmetric matrix is symmetric, so its upper half is enough.
+            below, first = ((c, i), i) if positive else ((i, c), after)
+            factor = Value(w.put(f"fmul double {a.at(w, below).text}, {inverse}"))
+            w.each(first, n, lambda j: _subtract(t, a, (i, j), factor, a.at(w, (c, j))))
+            t.loop(k, lambda j: _subtract(t, b, (i, j), factor, b.at(w, (c, j))))
 
         w.each(after, n, row)
 
@@ -56,7 +58,7 @@ def _elimination(parent: ArrayWriter, name: str, n: int, k: int, positive: bool)
 
         def row(j: str) -> None:
             factor = a.at(w, (i, j))
-            w.each(0, k, lambda m: _subtract(t, b, (i, m), factor, b.at(w, (j, m))))
+            t.loop(k, lambda m: _subtract(t, b, (i, m), factor, b.at(w, (j, m))))
 
         w.each(w.put(f"add nsw i64 {i}, 1"), n, row)
         inverse = a.at(w, (i, i)).text
@@ -64,7 +66,7 @@ def _elimination(parent: ArrayWriter, name: str, n: int, k: int, positive: bool)
         def scale(m: str) -> None:
             b.set(w, (i, m), Value(w.put(f"fmul double {b.at(w, (i, m)).text}, {inverse}")))
 
-        w.each(0, k, scale)
+        t.loop(k, scale)
 
     w.each(0, n, eliminate)
     w.each(0, n, back)

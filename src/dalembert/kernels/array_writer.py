@@ -18,6 +18,8 @@ Index = tuple[Any, ...]
 
 MEMORY = {**TYPES, "bool": "i8"}
 BYTES = {"double": 8, "i8": 1, "i32": 4, "i64": 8}
+FEW = 16
+"""LLVM makes no vectors for loops of fewer repetitions than this."""
 UNROLL = 4
 """Loops of up to this many repetitions are written out."""
 LANES = 4
@@ -250,7 +252,7 @@ class ArrayWriter:
         following = w.put(f"add nuw nsw i64 {i}, 1")
         w.lines[place] += f", [{following}, %{w.block_name}]"
         more = w.put(f"icmp slt i64 {following}, {count}")
-        w.again(f"br i1 {more}, label %{head}, label %{done}")
+        w.again(f"br i1 {more}, label %{head}, label %{done}", count < FEW)
         w.block(done)
 
     def nest(self, shape: Sequence[int], body: Callable[[Index], None], index: Index = ()) -> None:

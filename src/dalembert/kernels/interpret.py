@@ -11,15 +11,13 @@ import numpy as np
 from jax.dtypes import float0
 
 from dalembert.kernels.graph import Graph, Node, Region, Unsupported
-from dalembert.kernels.traced import operations_of, plain_work
+from dalembert.kernels.traced import is_written_out
 from dalembert.numerics import multiplier_bound, pivot_floor
 from dalembert.numerics.jax_internals import ClosedJaxpr, Literal
 
 Nodes = Any  # an array of nodes; NumPy has no type for it
 Rule = Callable[..., Sequence[Nodes]]
 
-UNROLL = 3000
-"""Loops of known length are unrolled up to this many scalar operations."""
 PICK = 256
 """Sequences that a loop runs over are left to arrays if they are longer than this."""
 
@@ -247,7 +245,7 @@ def _scan(it: Interpreter, equation, *inputs):
     carry = list(inputs[fixed : len(read) - sum(read)])
     order = range(length)[::-1] if params["reverse"] else range(length)
     stacked = sum(kept)
-    if length <= 2 or length * operations_of(jaxpr.jaxpr, plain_work) <= UNROLL:
+    if is_written_out(length, jaxpr.jaxpr):
         rows: list = [None] * length
         for k in order:
             results = it.closed(

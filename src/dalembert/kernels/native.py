@@ -412,12 +412,20 @@ class Block(Writer):
         self.again(f"br label %{head}")
         self.block(done)
 
-    def again(self, branch: str) -> None:
+    def again(self, branch: str, few: bool = False) -> None:
         """Writes the branch that closes a loop, whose vectors are to be taken one after the other.
 
         LLVM would take four at once. Rows here are short, so most of a row would then be left for the loop of single
-        numbers that follows, and the code would be much longer.
+        numbers that follows, and the code would be much longer. LLVM makes no vectors for loops of few repetitions, but
+        takes long to find that out.
         """
+        if few:
+            self.declared |= {
+                "!4 = distinct !{!4, !5}",
+                '!5 = !{!"llvm.loop.vectorize.enable", i1 false}',
+            }
+            self.do(f"{branch}, !llvm.loop !4")
+            return
         self.declared |= {
             "!2 = distinct !{!2, !3}",
             '!3 = !{!"llvm.loop.interleave.count", i32 1}',

@@ -40,8 +40,8 @@ class Traced:
 
     @property
     def operations(self) -> int:
-        """About how many scalar operations the function is, before equal ones are made once."""
-        return operations_of(self.jaxpr.jaxpr)
+        """About how many scalar operations the code of the function is, before equal ones are made once."""
+        return operations_of(self.jaxpr.jaxpr, once=True)
 
 
 class Made(NamedTuple):
@@ -114,15 +114,29 @@ def work(equation: Any) -> int:
     return made
 
 
-def operations_of(jaxpr: Any, work: Callable = work) -> int:
-    """The approximate number of scalar operations in a jaxpr; `work` counts those of an equation."""
+WRITTEN_OUT = 3000
+"""Loops of known length are written out up to this many scalar operations."""
+
+
+def is_written_out(length: int, body: Any) -> bool:
+    """Whether the code of a loop of known length holds its body once per repetition, instead of once."""
+    return length <= 2 or length * operations_of(body, plain_work) <= WRITTEN_OUT
+
+
+def operations_of(jaxpr: Any, work: Callable = work, once: bool = False) -> int:
+    """The approximate number of scalar operations in a jaxpr; `work` counts those of an equation.
+
+    With `once`, the bodies of loops that are not written out count once.
+    """
     total = 0
     for equation in jaxpr.eqns:
         inner = [x for p in equation.params.values() for x in (p if isinstance(p, tuple | list) else (p,))]
         inner = [getattr(x, "jaxpr", x) for x in inner]
         inner = [x for x in inner if hasattr(x, "eqns")]
         if inner:
-            total += sum(operations_of(x, work) for x in inner) * equation.params.get("length", 1)
+            length = equation.params.get("length", 1)
+            repeated = not once or all(is_written_out(length, x) for x in inner)
+            total += sum(operations_of(x, work, once) for x in inner) * (length if repeated else 1)
         else:
             total += work(equation)
     return total
