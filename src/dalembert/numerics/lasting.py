@@ -165,16 +165,17 @@ def lasting_name(tree: Any) -> str | None:
 
 
 def _name(tree: Any, settings: str) -> str:
-    reader = _LastingReader()
-    found = repr((reader.tree(tree), reader.inside_modules()))
-    if reader.faults or reader.opaque or reader.traced or _OUTSIDE & set(reader.attributes):
-        return ""
-    return hashlib.sha256(repr((found, settings, _surroundings())).encode()).hexdigest()
+    found, faults = _read(tree)
+    return "" if faults else hashlib.sha256(repr((found, settings, _surroundings())).encode()).hexdigest()
 
 
 def faults_of(tree: Any) -> list[str]:
     """Why a tree has no lasting name: names and kinds of what its functions read."""
+    return _read(tree)[1]
+
+
+def _read(tree: Any) -> tuple[Hashable, list[str]]:
     reader = _LastingReader()
-    reader.tree(tree)
-    reader.inside_modules()
-    return [*reader.faults, *reader.opaque, *sorted(_OUTSIDE & set(reader.attributes))]
+    found = (reader.tree(tree), reader.inside_modules())
+    traced = ["a value that JAX is tracing"] if reader.traced else []
+    return found, [*reader.faults, *reader.opaque, *traced, *sorted(_OUTSIDE & set(reader.attributes))]
