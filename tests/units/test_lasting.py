@@ -7,6 +7,7 @@ import textwrap
 import types
 from pathlib import Path
 
+import jax
 import pytest
 
 import dalembert as da
@@ -208,3 +209,13 @@ def test_the_librarys_own_source_is_a_part_of_the_name(monkeypatch):
     lasting._names.clear()
     assert name() != name_before
     lasting._names.clear()
+
+
+def test_settings_of_jax_are_a_part_of_the_name():
+    first = name()
+    with jax.set_mesh(jax.make_mesh((1,), ("x",))):
+        inside = name()
+    with jax.default_matmul_precision("float32"):
+        precise = name()
+    assert len({first, inside, precise}) == 3
+    assert name() == first

@@ -15,7 +15,7 @@ from jax.dtypes import float0
 
 from dalembert.kernels.graph import FOLD, Unsupported
 from dalembert.kernels.interpret import CALLS, IDENTITY
-from dalembert.numerics.jax_internals import ClosedJaxpr, Literal
+from dalembert.numerics.jax_internals import ClosedJaxpr, Literal, scan_parts
 
 FOLDED = 1 << 16
 """Constants with more entries than this are not computed beforehand."""
@@ -287,7 +287,7 @@ def _cond(graph: Arrays, region: Region, equation: Any, args: list[Item]) -> Seq
 
 def _scan(graph: Arrays, region: Region, equation: Any, args: list[Item]) -> Sequence[Item]:
     params = equation.params
-    consts, carry, rows = params["num_consts"], params["num_carry"], params["length"]
+    (consts, carry), rows = scan_parts(equation), params["length"]
     body = Region(region, hoists=True)
     inner = params["jaxpr"]
     body.inputs = [graph._item(v.aval.shape, v.aval.dtype, body.depth) for v in inner.jaxpr.invars[consts:]]

@@ -13,7 +13,7 @@ from jax.dtypes import float0
 from dalembert.kernels.graph import Graph, Node, Region, Unsupported
 from dalembert.kernels.traced import is_written_out
 from dalembert.numerics import multiplier_bound, pivot_floor
-from dalembert.numerics.jax_internals import ClosedJaxpr, Literal
+from dalembert.numerics.jax_internals import ClosedJaxpr, Literal, scan_parts
 
 Nodes = Any  # an array of nodes; NumPy has no type for it
 Rule = Callable[..., Sequence[Nodes]]
@@ -233,18 +233,11 @@ def conditional(g: Graph, index: Node, results: Sequence[Sequence[Node]]) -> lis
 def _scan(it: Interpreter, equation, *inputs):
     params, g = equation.params, it.graph
     length, jaxpr = params["length"], params["jaxpr"]
-    # The body sees a sequence with one axis less, which distinguishes sequences from other inputs.
-    read = [
-        v.aval.ndim != inner.aval.ndim for v, inner in zip(equation.invars, jaxpr.jaxpr.invars, strict=True)
-    ]
-    kept = [
-        v.aval.ndim != inner.aval.ndim for v, inner in zip(equation.outvars, jaxpr.jaxpr.outvars, strict=True)
-    ]
-    fixed = len(read) - sum(read) - (len(kept) - sum(kept))
-    consts, sequences = inputs[:fixed], inputs[len(read) - sum(read) :]
-    carry = list(inputs[fixed : len(read) - sum(read)])
+    fixed, carried = scan_parts(equation)
+    consts, sequences = inputs[:fixed], inputs[fixed + carried :]
+    carry = list(inputs[fixed : fixed + carried])
     order = range(length)[::-1] if params["reverse"] else range(length)
-    stacked = sum(kept)
+    stacked = len(equation.outvars) - carried
     if is_written_out(length, jaxpr.jaxpr):
         rows: list = [None] * length
         for k in order:

@@ -476,6 +476,10 @@ class TimeLoop:
         """The loop with its traced functions."""
         return self
 
+    def for_gpu(self) -> "Loop":
+        """The same loop, in operations that Triton has."""
+        raise Unsupported("arrays", "which GPU kernels cannot have; the system is too large for scalars")
+
     def entries(self, which: Callable) -> list[int]:
         """The positions of the scalars `which(carry)` among the entries of the carry."""
         number = jax.tree.unflatten(self.carry_tree, range(len(self.carry_shapes)))

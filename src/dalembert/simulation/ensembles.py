@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.kernels import Loop, TimeLoop, Unsupported
+from dalembert.kernels import TimeLoop, Unsupported
 from dalembert.methods import Method, State, Status
 from dalembert.model import (
     Kept,
@@ -393,8 +393,6 @@ def _on_gpu(loop, leaves, varied, start, steps, save_every, count, advance):
     from dalembert.kernels.gpu import BLOCK, run_many
 
     loop = loop.whole
-    if not isinstance(loop, Loop):
-        raise Unsupported("arrays", "which GPU kernels cannot have; the system is too large for scalars")
     size = len(start.q)
     rows = np.empty((count, len(loop.distinct), size))
     report = np.empty((3, size))
@@ -446,10 +444,11 @@ def _by_xla(tree, leaves, varied, start, steps, save_every, advance) -> tuple[Ro
     run = _xla_kernel(tree, tuple(varied), steps, save_every)
     parts = []
     size = len(start.q)
-    for a in range(0, size, 4096):
-        part = slice(a, a + 4096)
+    block = 4096 if jax.default_backend() == "cpu" else 65536  # a GPU needs more members to be busy
+    for a in range(0, size, block):
+        part = slice(a, a + block)
         here = jax.tree.unflatten(tree, [x[part] if v else x for x, v in zip(leaves, varied, strict=True)])
         parts.append(jax.tree.map(np.asarray, run(here, jax.tree.map(lambda x, part=part: x[part], start))))
-        advance(min(a + 4096, size))
+        advance(min(a + block, size))
     rows, report = jax.tree.map(lambda *x: np.concatenate(x), *parts)
     return rows, report
