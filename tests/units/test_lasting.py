@@ -140,6 +140,10 @@ OUTSIDE = [
     ("float(__import__('os').environ.get('RATE', 1))", "environ"),
     ("np.random.default_rng().normal()", "random"),
     ("time.time()", "module"),
+    ("rnd.normal()", "module"),
+    ("drawn(())", "random"),
+    ("from_text(__file__).sum()", "function"),
+    ("scipy.io.loadmat('x')['a']", "io"),
     ("getattr(other, 'fac' + 'tor')", "getattr"),
     ("float(eval('RATE'))", "eval"),
     ("float(globals()['RATE'])", "globals"),
@@ -155,7 +159,8 @@ OUTSIDE = [
 
 @pytest.mark.parametrize(("expression", "fault"), OUTSIDE)
 def test_what_comes_from_outside_has_no_name(expression, fault):
-    start = "    import time, llvmlite, scipy.special as scipy_special\n"
+    start = "    import time, llvmlite, scipy.io, scipy.special as scipy_special\n"
+    start += "    from numpy import random as rnd, loadtxt as from_text\n    from numpy.random import normal as drawn\n"
     start += "    SET, GENERATOR = {(1, 2)}, (x for x in [1])\n"
     source = start + PLAIN.replace("0.0 * extra", f"0.0 * {expression}")
     made = written(source)

@@ -11,7 +11,6 @@ lasting name, and its functions are traced in each process.
 import functools
 import hashlib
 import importlib.metadata
-import math
 import os
 import sys
 import types
@@ -42,13 +41,21 @@ _BUILT_IN = {
 }  # fmt: skip
 """Built-in names that neither ask the world outside nor look for names that are computed."""
 _OUTSIDE = {
-    "__dict__", "__getattribute__", "__globals__", "__import__", "config", "debug", "default_backend", "devices",
-    "environ", "fromfile", "fromregex", "genfromtxt", "getattr", "getenv", "import_module", "io_callback", "load",
-    "loads", "loadtxt", "local_devices", "memmap", "now", "open", "open_memmap", "pure_callback", "random", "read",
-    "read_bytes", "read_text", "readline", "readlines", "today", "urlopen",
+    "__dict__", "__getattribute__", "__globals__", "__import__", "config", "ctypeslib", "datasets", "debug",
+    "default_backend", "device_count", "devices", "environ", "f2py", "frombuffer", "fromfile", "fromregex",
+    "genfromtxt", "getattr", "getenv", "import_module", "io", "io_callback", "load", "load_library", "load_npz",
+    "loadarff", "loadmat", "loads", "loadtxt", "local_devices", "memmap", "now", "open", "open_memmap",
+    "process_index", "pure_callback", "random", "read", "read_array", "read_bytes", "read_text", "readline",
+    "readlines", "today", "tree_deserialise_leaves", "urlopen",
 }  # fmt: skip
-"""Attributes that may bring in files, clocks, random numbers or settings."""
+"""Names in packages that may bring in files, clocks, random numbers or settings."""
 _ROOTS = PACKAGES | _STANDARD | {"dalembert"}
+
+
+def _may_be_used(name: str) -> bool:
+    """Whether functions may use a module, or what is in it, by its full name."""
+    parts = name.split(".")
+    return parts[0] in _ROOTS and not _OUTSIDE & set(parts)
 
 
 class _LastingReader(Reader):
@@ -70,7 +77,7 @@ class _LastingReader(Reader):
         )
         if isinstance(x, np.ufunc):
             module = "numpy"
-        if not isinstance(module, str) or not isinstance(name, str) or module.partition(".")[0] not in _ROOTS:
+        if not isinstance(module, str) or not isinstance(name, str) or not _may_be_used(f"{module}.{name}"):
             return self._fault(x)
         found: Any = sys.modules.get(module)
         for part in name.split("."):
@@ -111,9 +118,9 @@ class _LastingReader(Reader):
 
     def _object(self, x: Any) -> Hashable:
         if isinstance(x, types.ModuleType) and is_installed(x.__name__):
-            if x.__name__.partition(".")[0] not in _ROOTS or x.__name__ == "builtins":
+            if not _may_be_used(x.__name__) or x.__name__ == "builtins":
                 return self._fault(x)
-        elif isinstance(x, Primitive) or (isinstance(x, float) and math.isnan(x)):
+        elif isinstance(x, Primitive):
             return self._fault(x)  # what a primitive means is registered elsewhere
         return super()._object(x)
 
