@@ -10,7 +10,7 @@ from scipy.linalg import eigh
 from scipy.special import ellipk
 
 import dalembert as da
-from dalembert.model import lower
+from dalembert.model import as_arrays, lower
 
 zoo = da.zoo
 RANDOM = 4
@@ -502,3 +502,15 @@ def test_the_chain_keeps_its_energy_and_its_angular_momentum_if_nothing_pulls():
 def test_a_number_of_pendula_that_is_none_is_refused(given):
     with pytest.raises(ValueError, match=r"ChainOfPendula: pendula must be a whole number, at least 1; got"):
         zoo.ChainOfPendula(pendula=given)
+
+
+def test_starts_of_systems_whose_numbers_are_arrays():
+    """As those of loaded runs and of ensembles are."""
+    for system in (
+        da.zoo.Car(trailers=3),
+        da.zoo.Snake(links=3),
+        da.zoo.Snake(links=3, coordinates="maximal"),
+    ):
+        for name in system.starts():
+            for x, y in zip(system.start(name), as_arrays(system).start(name), strict=True):
+                np.testing.assert_array_equal(x, y)

@@ -1,7 +1,6 @@
 """The car with trailers."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
 from dalembert.model import System, scene
@@ -12,6 +11,7 @@ from dalembert.zoo.chains import (
     towed_metric,
     towed_places,
     towed_rows,
+    towed_velocity,
 )
 
 
@@ -74,11 +74,14 @@ class Car(System):
     def starts(self):
         n = self.trailers + 1
         straight, bent = jnp.zeros(n + 2), jnp.concatenate([jnp.zeros(2), -0.3 * jnp.arange(n)])
-        moving = jax.jit(lambda q, w: self.frame(q) @ w)  # in one piece, which takes a fifth of the time
         return {
-            "default": (straight, moving(straight, jnp.array([1.0, 0.4]))),
-            "bent": (bent, moving(bent, jnp.array([1.0, 0.0]))),
+            "default": (straight, self._moving(straight, [1.0, 0.4])),
+            "bent": (bent, self._moving(bent, [1.0, 0.0])),
         }
+
+    def _moving(self, q, w):
+        """The velocity in which w are the speed and the turning rate of the tractor."""
+        return towed_velocity(q[2:], self.hitch, self.length, w)
 
     def scene(self, t, q):
         """The tractor and its trailers, and the paths of the first and the last axle."""
