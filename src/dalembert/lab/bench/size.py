@@ -38,10 +38,10 @@ import json, sys, time
 import dalembert as da
 from dalembert.methods import method_from_text
 name, given, spelling, seconds = json.loads(sys.argv[1])
-began = time.perf_counter()
 system, method = getattr(da.zoo, name)(**given), method_from_text(spelling)
 q0, v0 = system.start()
 h = system.step or 0.1
+began = time.perf_counter()
 def run(steps):
     began = time.perf_counter()
     da.simulate(system, method, q0, v0, h=h, steps=steps, save_every=steps)
