@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import types
+import warnings
 from pathlib import Path
 
 import jax
@@ -41,6 +42,10 @@ PLAIN = """
     def _(primals, tangents):
         return jnp.sin(primals[0]), 1.0 * jnp.cos(primals[0]) * tangents[0]
 
+    @jax.jit
+    def quick(x):
+        return 0.25 * jnp.sin(x) + jnp.exp(0.0 * x)
+
     class Other:
         factor = 4.0
 
@@ -58,7 +63,7 @@ PLAIN = """
 
         def lagrangian(self, q, v):
             kinetic = 0.5 * jnp.sum(v**2) + 0.0 * sum([abs(k) for k in (1, 2, 3)])
-            extra = helper(q[0]) + moved(q[1]) + odd(q[2]) + other.times(q[0]) + jnp.asarray(TABLE) @ q + LISTED[0]
+            extra = helper(q[0]) + moved(q[1]) + odd(q[2]) + other.times(q[0]) + quick(q[0]) + jnp.asarray(TABLE) @ q + LISTED[0]
             return kinetic - self.slope * q[1] - functools.partial(helper, power=3)(q[0]) * math.pi - 0.0 * extra
 
         def constraints(self, q):
@@ -87,7 +92,8 @@ CHANGES = [
     ("x**power", "x**power + 1"),
     ("shifted(0.5)", "shifted(0.6)"),
     ("1.0 * jnp.cos(", "2.0 * jnp.cos("),  # only the derivative
-    ("jnp.sin(x)", "jnp.tanh(x)"),
+    ("return jnp.sin(x)", "return jnp.tanh(x)"),
+    ("0.25 * jnp.sin(x)", "0.5 * jnp.sin(x)"),
     ("factor = 4.0", "factor = 4.5"),
     ("self.inner = 5.0", "self.inner = 5.5"),
     ("self.factor * self.inner", "self.factor + self.inner"),
@@ -100,7 +106,9 @@ CHANGES = [
 
 
 def test_the_same_source_has_the_same_name_and_changes_have_others():
-    first = name()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        first = name()
     assert first is not None
     assert name() == first
     assert name(PLAIN.replace("slope: float = 0.3", "slope: float = 0.4")) != first  # a default is code
@@ -224,3 +232,9 @@ def test_settings_of_jax_are_a_part_of_the_name():
         precise = name()
     assert len({first, inside, precise}) == 3
     assert name() == first
+
+
+def test_every_system_of_the_zoo_has_a_name():
+    for system in da.zoo.__all__:
+        made = current((as_arrays(getattr(da.zoo, system)()), as_arrays(da.FrameGradient())))
+        assert lasting_name(made), (system, faults_of(made))

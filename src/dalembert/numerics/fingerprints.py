@@ -27,7 +27,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from dalembert.numerics.jax_internals import Tracer
+from dalembert.numerics.jax_internals import Jitted, Tracer
 
 
 class Recent(OrderedDict):
@@ -297,7 +297,7 @@ class Reader:
     def _wrapped(self, x: Any) -> Hashable:
         """A function that stands in for another one, with what it has beside it, such as a rule for its derivative."""
         function = self.read(getattr(x, "__wrapped__"))  # noqa: B009
-        held = getattr(x, "__dict__", {})
+        held = {} if isinstance(x, Jitted) else getattr(x, "__dict__", {})
         beside = [(name, self.read(self._at(held, name))) for name in held if name not in _SILENT]
         return ("wrapped", type(x).__qualname__, function, *beside)
 

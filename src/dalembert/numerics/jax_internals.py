@@ -14,6 +14,7 @@ from jax.interpreters import ad, batching, mlir
 
 __all__ = [
     "ClosedJaxpr",
+    "Jitted",
     "Literal",
     "Primitive",
     "ShapedArray",
@@ -25,6 +26,10 @@ __all__ = [
     "scan_parts",
     "settings",
 ]
+
+
+Jitted = type(jax.jit(lambda: None))
+"""Functions wrapped in jax.jit, which keeps its own notes beside them."""
 
 
 def scan_parts(equation: Any) -> tuple[int, int]:

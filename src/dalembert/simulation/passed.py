@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from dalembert.kernels import cache
-from dalembert.model import Kept
+from dalembert.model import Kept, as_arrays
 from dalembert.numerics import Recent, kind_of, lasting_name
 from dalembert.simulation.engines import contents
 
@@ -38,6 +38,7 @@ def kept_by(made: Any, start: Any, look: Callable[[], None], check: Callable[[],
     found = _passed.find(key)
     if found is None:
         look()
+        made = tuple(map(as_arrays, made))
         place = _place(made, start)
         found = _read(place)
         if found is None:
