@@ -63,7 +63,8 @@ PLAIN = """
 
         def lagrangian(self, q, v):
             kinetic = 0.5 * jnp.sum(v**2) + 0.0 * sum([abs(k) for k in (1, 2, 3)])
-            extra = helper(q[0]) + moved(q[1]) + odd(q[2]) + other.times(q[0]) + quick(q[0]) + jnp.asarray(TABLE) @ q + LISTED[0]
+            extra = helper(q[0]) + moved(q[1]) + odd(q[2]) + other.times(q[0]) + jnp.asarray(TABLE) @ q + LISTED[0]
+            extra = extra + quick(q[0])
             return kinetic - self.slope * q[1] - functools.partial(helper, power=3)(q[0]) * math.pi - 0.0 * extra
 
         def constraints(self, q):
