@@ -8,7 +8,7 @@ import numpy as np
 
 from dalembert.kernels.array_rules import apply
 from dalembert.kernels.array_writer import Array, ArrayWriter, Buffer, Lazy, Memory, Single
-from dalembert.kernels.arrays import Arrays, Item, Op, Region, outer
+from dalembert.kernels.arrays import Arrays, Item, Op, Region, outer, prune
 from dalembert.kernels.llvm import TYPES
 from dalembert.kernels.traced import Shapes, Traced
 
@@ -120,6 +120,11 @@ class Translator(ArrayWriter):
         return [*carry, *stacks]
 
 
+def read_by(op: Op) -> list[Item]:
+    """The items that an operation reads, those that its regions read from around it included."""
+    return [*op.args, *(outer(op) if op.regions else ())]
+
+
 def _uses(region: Region) -> tuple[dict[int, list[int]], dict[int, int]]:
     """The items that each operation is the last to read, and how often each item is read."""
     last: dict[int, int] = {}
@@ -141,15 +146,64 @@ def _uses(region: Region) -> tuple[dict[int, list[int]], dict[int, int]]:
     return ends, uses
 
 
+MOVES = {"broadcast_in_dim", "iota", "reshape", "rev", "slice", "squeeze", "transpose"}
+"""What costs nothing where its result is read."""
+MOST_PREPARED = 1 << 18
+"""The number of entries up to which results are kept for all steps."""
+
+
 class Program:
     """A traced function as machine code that reads and writes vectors of float64."""
 
-    def __init__(self, traced: Traced):
-        self.graph, self.inputs = Arrays(traced.jaxpr), traced.arguments
+    def __init__(self, root: Region, inputs: list[Shapes]):
+        self.root, self.inputs = root, inputs
+
+    @classmethod
+    def of(cls, traced: Traced) -> "Program":
+        """The program of a traced function."""
+        return cls(Arrays(traced.jaxpr).root, traced.arguments)
+
+    @property
+    def results(self) -> int:
+        """The number of entries of the results."""
+        return sum(x.size for x in self.root.results)
+
+    def prepared(self) -> "tuple[Program, Program]":
+        """What depends on the first argument alone, and the rest, which takes the results of that as a last argument."""
+        root, count = self.root, len(self.inputs[0])
+        given = {x.id for x in root.inputs[:count]}
+        early: dict[int, Op] = {}
+        for op in root.ops:
+            if all(x.value is not None or x.id in given or x.id in early for x in read_by(op)):
+                early |= {x.id: op for x in op.results}
+        again: set[int] = set()
+        wanted: dict[int, Item] = {}
+        todo = [x for op in root.ops if op.results[0].id not in early for x in read_by(op)] + root.results
+        while todo:
+            x = todo.pop()
+            op = early.get(x.id)
+            if op is None:
+                continue
+            if op.name in MOVES:
+                again.add(id(op))
+                todo += op.args
+            else:
+                wanted[x.id] = x
+        kept = sorted(wanted.values(), key=lambda x: x.id)
+        if sum(x.size for x in kept) > MOST_PREPARED:
+            kept, early = [], {}
+        before, after = Region(), Region()
+        before.inputs, before.results = root.inputs[:count], kept
+        after.inputs, after.results = [*root.inputs, *kept], root.results
+        after.ops = [op for op in root.ops if op.results[0].id not in early or id(op) in again]
+        before.ops = [op for op in root.ops if op.results[0].id in early]
+        prune(before)
+        shapes = [(x.shape, x.dtype) for x in kept]
+        return Program(before, self.inputs[:1]), Program(after, [*self.inputs, shapes])
 
     def text(self, name: str) -> tuple[str, set[str]]:
         """The function @name(arguments..., result), and what it uses."""
-        t, root = Translator(), self.graph.root
+        t, root = Translator(), self.root
         arrays = [x for k, shapes in enumerate(self.inputs) for x in _loaded(t, f"%in{k}", shapes)]
         outputs = t.write(root, dict(zip([x.id for x in root.inputs], arrays, strict=True)))
         _store(t, "%out", outputs)

@@ -13,8 +13,12 @@ class ArrayLoop(TimeLoop):
 
     def __init__(self, functions: Functions):
         super().__init__(functions.made, functions.begin.example, functions.output.example)
-        names = ("begin", "step", "output")
-        self.texts = [Program(part).text(name) for name, part in zip(names, functions.parts, strict=True)]
+        begin, step, output = map(Program.of, functions.parts)
+        prepare, step = step.prepared()
+        self.prepared = prepare.results
+        """How many numbers all steps share, because they depend on the parameters alone."""
+        parts = {"begin": begin, "prepare": prepare, "step": step, "output": output}
+        self.texts = [part.text(name) for name, part in parts.items()]
 
     def machine(self) -> Machine:
         """The functions `start` and `run`."""
@@ -47,7 +51,7 @@ class ArrayLoop(TimeLoop):
         done, place = w.counter("0", "entry")
         w.do(f"br i1 {w.put(f'icmp slt i64 {done}, %todo')}, label %make, label %stop")
         w.block("make")
-        w.do(f"call void @step(ptr %parameters, ptr %carry, ptr {new})")
+        w.do(f"call void @step(ptr %parameters, ptr %carry, ptr %shared, ptr {new})")
         w.do(f"br i1 {self._well(w, new)}, label %good, label %bad")
         w.block("good")
         w.copy("%carry", new, len(self.carry))
@@ -60,11 +64,13 @@ class ArrayLoop(TimeLoop):
         w.block("stop")
         w.do(f"ret i64 {w.put(f'phi i64 [0, %entry], [{done}, %more], [{done}, %bad]')}")
         return w.function(
-            "define internal i64 @steps(ptr noalias %parameters, ptr noalias %carry, i64 %todo)"
+            "define internal i64 @steps(ptr noalias %parameters, ptr noalias %shared, ptr noalias %carry, i64 %todo)"
         )
 
     def _run(self) -> Text:
         w = Driver()
+        shared = w.heap(self.prepared)
+        w.do(f"call void @prepare(ptr %parameters, ptr {shared})")
         w.do("br label %segment")
         w.block("segment")
         left, left_place = w.counter("%count", "entry")
@@ -72,7 +78,7 @@ class ArrayLoop(TimeLoop):
         row, row_place = w.counter("0", "entry")
         few = w.put(f"icmp slt i64 {left}, {size}")
         todo = w.put(f"select i1 {few}, i64 {left}, i64 {size}")
-        done = w.put(f"call i64 @steps(ptr %parameters, ptr %carry, i64 {todo})")
+        done = w.put(f"call i64 @steps(ptr %parameters, ptr {shared}, ptr %carry, i64 {todo})")
         target = w.entry("%rows", w.put(f"mul i64 {row}, {len(self.row)}"))
         w.do(f"call void @output(ptr %parameters, ptr %carry, ptr {target})")
         fine = self._well(w, "%carry")
@@ -85,6 +91,7 @@ class ArrayLoop(TimeLoop):
             w.lines[place] += f", [{text}, %segment]"
         w.do(f"br i1 {again}, label %segment, label %end")
         w.block("end")
+        w.release(shared)
         w.do(f"ret i64 {new_row}")
         return w.function(
             "define i64 @run(ptr noalias %parameters, ptr noalias %carry, i64 %first, i64 %every, i64 %count, "
@@ -95,6 +102,7 @@ class ArrayLoop(TimeLoop):
         w = Driver()
         sizes = len(self.parameters), len(self.start), len(self.carry), len(self.row)
         parameters, start, carry, row = (w.room(size) for size in sizes)
+        shared = w.heap(self.prepared)
         w.copy(parameters, "%shared", len(self.parameters))
         own = [i for i, flag in enumerate(varied) if flag]
         block = w.put(f"mul i64 %stride, {len(self.row)}")
@@ -104,6 +112,7 @@ class ArrayLoop(TimeLoop):
                 w.move(w.entry(parameters, i), w.of("%own", k, "%stride", m))
             w.gather(start, "%starts", len(self.start), "%stride", m)
             w.do(f"call void @begin(ptr {parameters}, ptr {start}, ptr {carry})")
+            w.do(f"call void @prepare(ptr {parameters}, ptr {shared})")
             save(m, "0")
             rows = w.put(f"sdiv i64 {w.put('add i64 %steps, ' + w.put('sub i64 %every, 1'))}, %every")
             w.each(0, rows, lambda k: segment(m, k))
@@ -113,7 +122,7 @@ class ArrayLoop(TimeLoop):
         def segment(m: str, k: str) -> None:
             left = w.put(f"sub i64 %steps, {w.put(f'mul i64 {k}, %every')}")
             todo = w.put(f"select i1 {w.put(f'icmp slt i64 {left}, %every')}, i64 {left}, i64 %every")
-            w.put(f"call i64 @steps(ptr {parameters}, ptr {carry}, i64 {todo})")
+            w.put(f"call i64 @steps(ptr {parameters}, ptr {shared}, ptr {carry}, i64 {todo})")
             save(m, w.put(f"add i64 {k}, 1"))
 
         def save(m: str, k: str) -> None:
@@ -122,6 +131,7 @@ class ArrayLoop(TimeLoop):
             w.each(0, len(self.row), lambda i: w.move(w.of(target, i, "%stride", m), w.entry(row, i)))
 
         w.each("%from", "%to", member)
+        w.release(shared)
         w.do("ret void")
         return w.function(
             "define void @many(ptr noalias %shared, ptr noalias %own, ptr noalias %starts, i64 %stride, i64 %from, "

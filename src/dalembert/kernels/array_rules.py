@@ -9,8 +9,10 @@ import numpy as np
 from dalembert.kernels.array_solvers import (
     cholesky,
     elimination,
+    factor_positive,
     factors,
     permutation_of,
+    solve_factored,
     substitution,
 )
 from dalembert.kernels.array_writer import LANES, UNROLL, Array, ArrayWriter, Buffer, Index, Lazy, Single
@@ -686,9 +688,27 @@ def _sort(t: ArrayWriter, op: Op, *arrays: Array) -> list[Array]:
 def _small_solve(t: ArrayWriter, op: Op, a: Array, b: Array) -> Array:
     if b.size == 0:
         return b
-    n = a.shape[0]
     matrix, out = t.copy(a), t.copy(b)
-    elimination(t, n, b.size // n, op.params["positive"], matrix, out)
+    elimination(t, matrix, _columns(out))
+    return out
+
+
+def _columns(x: Buffer) -> Buffer:
+    """A new buffer of a vector or of a matrix, as a matrix."""
+    return Buffer((x.shape[0], x.size // x.shape[0]), x.dtype, x.memory)
+
+
+@rule("factor_positive")
+def _factor_positive(t: ArrayWriter, op: Op, a: Array) -> Array:
+    out = t.copy(a)
+    factor_positive(t, out)
+    return out
+
+
+@rule("solve_factored")
+def _solve_factored(t: ArrayWriter, op: Op, a: Array, b: Array) -> Array:
+    matrix, out = t.buffer(a), t.copy(b)
+    solve_factored(t, matrix, _columns(out))
     return out
 
 

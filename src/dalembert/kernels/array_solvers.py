@@ -1,54 +1,64 @@
 """Elimination and factorisations as loops over memory."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from dalembert.kernels.array_writer import ArrayWriter, Buffer, Memory
+from dalembert.kernels.array_writer import UNROLL, ArrayWriter, Buffer, Memory
 from dalembert.kernels.llvm import Value, literal
 from dalembert.numerics import pivot_floor
 
 NAN = literal(np.float64(np.nan))
 
 
-def elimination(t: ArrayWriter, n: int, k: int, positive: bool, a: Buffer, b: Buffer) -> None:
-    """Solves a x = b for k right sides, in place of b; `a` is destroyed.
+def elimination(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
+    """Solves a x = b with partial pivoting, in place of b; `a` is destroyed."""
+    n, k = b.shape
+    _call(t, f"solve_{n}_{k}", _elimination, a, b)
 
-    With partial pivoting, or without it for positive definite matrices. It is a function of its own for each size.
+
+def factor_positive(t: ArrayWriter, a: Buffer) -> None:
+    """L and U = D L^T in place of a positive definite matrix L D L^T; the diagonal is that of D^-1.
+
+    Both L and U are there, so that substitution always runs along rows.
     """
-    name = f"solve_{'positive' if positive else 'any'}_{n}_{k}"
+    _call(t, f"factor_{a.shape[0]}", _factor, a)
+
+
+def solve_factored(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
+    """Solves L D L^T x = b in place of b, given what `factor_positive` made."""
+    n, k = b.shape
+    _call(t, f"solve_factored_{n}_{k}", _solve_factored, a, b)
+
+
+def _call(t: ArrayWriter, name: str, write: Callable[..., None], *matrices: Buffer) -> None:
+    """Calls the function @name on matrices, which `write` writes if no other one of these sizes needed it before."""
     if name not in t.routines:
         t.routines[name] = ""  # so that it is written once
-        t.routines[name] = _elimination(t, name, n, k, positive)
-    t.w.do(f"call void @{name}(ptr {a.memory.pointer}, ptr {b.memory.pointer})")
+        inner = ArrayWriter(t)
+        pointers = [f"%a{k}" for k in range(len(matrices))]
+        write(inner, *(Buffer(x.shape, float, Memory(p)) for x, p in zip(matrices, pointers, strict=True)))
+        t.w.declared |= inner.w.declared
+        given = ", ".join(f"ptr noalias {p}" for p in pointers)
+        t.routines[name] = inner.text(f"define internal void @{name}({given}) noinline")
+    places = [x.place(t.w, (0,) * len(x.shape)) for x in matrices]
+    t.w.do(f"call void @{name}({', '.join(f'ptr {x}' for x in places)})")
 
 
-def _elimination(parent: ArrayWriter, name: str, n: int, k: int, positive: bool) -> str:
-    t = ArrayWriter(parent)
-    w = t.w
-    a, b = Buffer((n, n), float, Memory("%a")), Buffer((n, k), float, Memory("%b"))
-    floor, diagonal = literal(np.float64(pivot_floor(np.dtype(float)))), t.new((n,), float)
-    if positive:
-        t.fill(diagonal, Buffer((n,), float, a.memory, (n + 1,)))
+def _elimination(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
+    w, (n, k) = t.w, b.shape
 
     def eliminate(c: str) -> None:
         after = w.put(f"add nsw i64 {c}, 1")
-        if not positive:
-            best = _largest_below(t, a, c)
-            w.when(w.put(f"icmp ne i64 {best}, {c}"), lambda: _swapped(t, c, best, (a, c), (b, 0)))
-        pivot = a.at(w, (c, c)).text
-        inverse = w.put(f"fdiv double 1.0, {pivot}")
-        if positive:
-            size = w.call("llvm.fabs.f64", np.dtype(float), [diagonal.at(w, (c,))], False)
-            sound = w.put(f"fcmp ogt double {pivot}, {w.put(f'fmul double {floor}, {size}')}")
-            inverse = w.put(f"select i1 {sound}, double {inverse}, double {NAN}")
+        best = _largest_below(t, a, c)
+        w.when(w.put(f"icmp ne i64 {best}, {c}"), lambda: _swapped(t, c, best, (a, c), (b, 0)))
+        inverse = w.put(f"fdiv double 1.0, {a.at(w, (c, c)).text}")
         a.set(w, (c, c), Value(inverse))
 
         def row(i: str) -> None:
-            # What is left of a symmetric matrix is symmetric, so its upper half is enough.
-            below, first = ((c, i), i) if positive else ((i, c), after)
-            factor = Value(w.put(f"fmul double {a.at(w, below).text}, {inverse}"))
-            w.each(first, n, lambda j: _subtract(t, a, (i, j), factor, a.at(w, (c, j))))
+            factor = Value(w.put(f"fmul double {a.at(w, (i, c)).text}, {inverse}"))
+            w.each(after, n, lambda j: _subtract(t, a, (i, j), factor, a.at(w, (c, j))))
             t.loop(k, lambda j: _subtract(t, b, (i, j), factor, b.at(w, (c, j))))
 
         w.each(after, n, row)
@@ -62,16 +72,64 @@ def _elimination(parent: ArrayWriter, name: str, n: int, k: int, positive: bool)
 
         w.each(w.put(f"add nsw i64 {i}, 1"), n, row)
         inverse = a.at(w, (i, i)).text
-
-        def scale(m: str) -> None:
-            b.set(w, (i, m), Value(w.put(f"fmul double {b.at(w, (i, m)).text}, {inverse}")))
-
-        t.loop(k, scale)
+        t.loop(k, lambda m: b.set(w, (i, m), Value(w.put(f"fmul double {b.at(w, (i, m)).text}, {inverse}"))))
 
     w.each(0, n, eliminate)
     w.each(0, n, back)
-    parent.w.declared |= w.declared
-    return t.text(f"define internal void @{name}(ptr noalias %a, ptr noalias %b) noinline")
+
+
+def _factor(t: ArrayWriter, a: Buffer) -> None:
+    w, n = t.w, a.shape[0]
+    floor, diagonal = literal(np.float64(pivot_floor(np.dtype(float)))), t.new((n,), float)
+    t.fill(diagonal, Buffer((n,), float, a.memory, (n + 1,)))
+
+    def eliminate(c: str) -> None:
+        pivot = a.at(w, (c, c)).text
+        size = w.call("llvm.fabs.f64", np.dtype(float), [diagonal.at(w, (c,))], False)
+        sound = w.put(f"fcmp ogt double {pivot}, {w.put(f'fmul double {floor}, {size}')}")
+        inverse = w.put(f"select i1 {sound}, double {w.put(f'fdiv double 1.0, {pivot}')}, double {NAN}")
+        a.set(w, (c, c), Value(inverse))
+
+        def row(i: str) -> None:
+            # What is left of a symmetric matrix is symmetric, so its upper half is enough.
+            factor = Value(w.put(f"fmul double {a.at(w, (c, i)).text}, {inverse}"))
+            w.each(i, n, lambda j: _subtract(t, a, (i, j), factor, a.at(w, (c, j))))
+            a.set(w, (i, c), factor)
+
+        w.each(w.put(f"add nsw i64 {c}, 1"), n, row)
+
+    w.each(0, n, eliminate)
+
+
+def _solve_factored(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
+    w, (n, k) = t.w, b.shape
+
+    def forward(c: str) -> None:
+        """Row c of D^-1 L^-1 b, and what it takes from the rows below."""
+        inverse, after = a.at(w, (c, c)).text, w.put(f"add nsw i64 {c}, 1")
+        t.loop(k, lambda m: b.set(w, (c, m), Value(w.put(f"fmul double {b.at(w, (c, m)).text}, {inverse}"))))
+        along(after, n, c)
+
+    def backward(s: str) -> None:
+        i = w.put(f"sub nsw i64 {n - 1}, {s}")
+        along(0, i, i)
+
+    def along(first: Any, end: Any, c: str) -> None:
+        """Subtracts row c of b, times an entry of row c of the matrix, from each row of b."""
+        if k <= UNROLL:  # the innermost loop is along the row of the matrix
+            for m in range(k):
+                x = b.at(w, (c, m))
+                w.each(first, end, lambda j, m=m, x=x: _subtract(t, b, (j, m), a.at(w, (c, j)), x))
+            return
+
+        def row(j: str) -> None:
+            factor = a.at(w, (c, j))
+            t.loop(k, lambda m: _subtract(t, b, (j, m), factor, b.at(w, (c, m))))
+
+        w.each(first, end, row)
+
+    w.each(0, n, forward)
+    w.each(0, n, backward)
 
 
 def _subtract(t: ArrayWriter, x: Buffer, place: tuple, a: Value, b: Value) -> None:

@@ -97,7 +97,7 @@ class Arrays:
         self.root = Region()
         self.root.inputs = [self._item(v.aval.shape, v.aval.dtype, 0) for v in closed.jaxpr.invars]
         self.root.results = self._closed(self.root, closed, self.root.inputs)
-        _prune(self.root)
+        prune(self.root)
 
     def _item(self, shape, dtype, depth, op=None, value=None) -> Item:
         self.count += 1
@@ -147,7 +147,17 @@ class Arrays:
         if name in _CONTROL:
             return _CONTROL[name](self, region, equation, args)
         avals = [(v.aval.shape, v.aval.dtype) for v in equation.outvars]
+        if name == "small_solve" and equation.params["positive"] and self._needs_work(args):
+            # In two operations, so that a matrix that does not change is factored once.
+            matrix = [(args[0].shape, args[0].dtype)]
+            (factor,) = self.make(region, "factor_positive", None, {}, args[:1], matrix)
+            return self.make(region, "solve_factored", None, {}, [factor, args[1]], avals)
         return self.make(region, name, equation.primitive, equation.params, args, avals)
+
+    def _needs_work(self, args: Sequence[Item]) -> bool:
+        """Whether a system of equations is neither trivial nor solved beforehand."""
+        matrix, right = args
+        return right.size > 0 and not right.is_zero and (matrix.value is None or right.value is None)
 
     def make(
         self,
@@ -409,7 +419,7 @@ def _folded(name: str, params: dict, values: list[np.ndarray], avals: Sequence[t
     return None
 
 
-def _prune(root: Region) -> None:
+def prune(root: Region) -> None:
     """Removes operations whose results nothing needs."""
     needed: set[int] = set()
 

@@ -21,6 +21,15 @@ class Driver(Block):
         """A new vector."""
         return self.put(f"alloca [{max(1, entries)} x double], align 32")
 
+    def heap(self, entries: int) -> str:
+        """A new vector that `release` gives back; threads have little room for large ones."""
+        self.declared |= {"declare noalias ptr @malloc(i64)", "declare void @free(ptr)"}
+        return self.put(f"call noalias ptr @malloc(i64 {8 * max(1, entries)})")
+
+    def release(self, pointer: str) -> None:
+        """Gives the memory of a vector back."""
+        self.do(f"call void @free(ptr {pointer})")
+
     def copy(self, target: str, source: str, entries: int) -> None:
         """Copies a vector."""
         self.declared.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
@@ -54,7 +63,7 @@ class Driver(Block):
 def vector_function(name: str, part: Traced, arrays: bool) -> Text:
     """The function @name(arguments..., result) on vectors of float64, and what it uses."""
     if arrays:
-        return Program(part).text(name)
+        return Program.of(part).text(name)
     w = Block()
     inputs = [
         w.load(f"%in{k}", i, t)
