@@ -232,12 +232,32 @@ def tangent_directions(system: System | Mechanics, q: Array, near: Array | None 
 
 def orthonormal(vectors: Array, mass: Array) -> Array:
     """The columns of `vectors`, made orthonormal one after the other, each against the ones before it."""
+    if vectors.shape[1] > FEW_COLUMNS:
+        return _orthonormal_in_a_loop(vectors, mass)
     columns: list[Array] = []
     for x in vectors.T:
         for y in [*columns, *columns]:
             x = x - y * jnp.sum(y * matvec(mass, x))
         columns.append(x / jnp.sqrt(jnp.sum(x * matvec(mass, x))))
     return jnp.stack(columns, axis=1)
+
+
+FEW_COLUMNS = 8
+"""Up to this many columns, each pair of them is written out; the code for many would grow with their square."""
+
+
+def _orthonormal_in_a_loop(vectors: Array, mass: Array) -> Array:
+    """The same, with all columns before one subtracted at a time, twice."""
+
+    def once(basis, column):
+        x, here = column
+        for _ in range(2):
+            x = x - matvec(basis, matvec(basis.T, matvec(mass, x)))
+        x = x / jnp.sqrt(jnp.sum(x * matvec(mass, x)))
+        return basis + x[:, None] * here[None, :], None
+
+    columns = vectors.T, jnp.eye(vectors.shape[1], dtype=vectors.dtype)
+    return jax.lax.scan(once, jnp.zeros_like(vectors), columns)[0]
 
 
 def nearest_frame(system: System | Mechanics, q: Array, b: Array) -> Array:
