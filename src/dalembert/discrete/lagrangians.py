@@ -68,6 +68,11 @@ class DiscreteLagrangian(eqx.Module):
         return True
 
     @property
+    def stiffness(self) -> float:
+        """About how much of h^2 V'' stands beside the mass in the derivative of p^- by u: 1/4 for the midpoint rule."""
+        return 0.25
+
+    @property
     def cli_name(self) -> str:
         """The name on the command line."""
         return type(self).__name__.lower()
@@ -138,6 +143,10 @@ class AlphaRule(DiscreteLagrangian):
     def cli_name(self) -> str:
         return f"alpha={float(self.alpha)!r}"
 
+    @property
+    def stiffness(self) -> float:
+        return self.alpha * (1 - self.alpha)
+
     def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         a = self.alpha
         one = m.lagrangian((1 - a) * q0 + a * q1, u)
@@ -153,6 +162,10 @@ class Midpoint(DiscreteLagrangian):
 
 class Trapezoidal(DiscreteLagrangian):
     """The trapezoidal (Verlet) rule, the mean of h L at both ends; it is explicit if the mass matrix is constant."""
+
+    @property
+    def stiffness(self) -> float:
+        return 0.0
 
     def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         return 0.5 * h * (m.lagrangian(q0, u) + m.lagrangian(q1, u))

@@ -169,7 +169,7 @@ class Program:
         return sum(x.size for x in self.root.results)
 
     def prepared(self) -> "tuple[Program, Program]":
-        """What depends on the first argument alone, and the rest, which takes the results of that as a last argument."""
+        """What depends on the first argument alone, and the rest, which takes its results as a last argument."""
         root, count = self.root, len(self.inputs[0])
         given = {x.id for x in root.inputs[:count]}
         early: dict[int, Op] = {}

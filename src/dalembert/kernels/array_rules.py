@@ -8,11 +8,12 @@ import numpy as np
 
 from dalembert.kernels.array_solvers import (
     cholesky,
-    elimination,
+    factor_any,
     factor_positive,
     factors,
     permutation_of,
-    solve_factored,
+    solve_any,
+    solve_positive,
     substitution,
 )
 from dalembert.kernels.array_writer import LANES, UNROLL, Array, ArrayWriter, Buffer, Index, Lazy, Single
@@ -684,31 +685,32 @@ def _sort(t: ArrayWriter, op: Op, *arrays: Array) -> list[Array]:
 # Linear algebra.
 
 
-@rule("small_solve")
-def _small_solve(t: ArrayWriter, op: Op, a: Array, b: Array) -> Array:
-    if b.size == 0:
-        return b
-    matrix, out = t.copy(a), t.copy(b)
-    elimination(t, matrix, _columns(out))
-    return out
-
-
 def _columns(x: Buffer) -> Buffer:
     """A new buffer of a vector or of a matrix, as a matrix."""
     return Buffer((x.shape[0], x.size // x.shape[0]), x.dtype, x.memory)
 
 
-@rule("factor_positive")
-def _factor_positive(t: ArrayWriter, op: Op, a: Array) -> Array:
+@rule("factor")
+def _factor(t: ArrayWriter, op: Op, a: Array) -> list[Array]:
     out = t.copy(a)
-    factor_positive(t, out)
-    return out
+    if op.params["positive"]:
+        factor_positive(t, out)
+        return [out]
+    order = t.new(op.results[1].shape, op.results[1].dtype)
+    factor_any(t, out, order)
+    return [out, order]
 
 
 @rule("solve_factored")
-def _solve_factored(t: ArrayWriter, op: Op, a: Array, b: Array) -> Array:
-    matrix, out = t.buffer(a), t.copy(b)
-    solve_factored(t, matrix, _columns(out))
+def _solve_factored(t: ArrayWriter, op: Op, a: Array, *rest: Array) -> Array:
+    matrix = t.buffer(a)
+    if op.params["positive"]:
+        out = t.copy(rest[0])
+        solve_positive(t, matrix, _columns(out))
+        return out
+    order, right = (t.buffer(x) for x in rest)
+    out = t.new(right.shape, right.dtype)
+    solve_any(t, matrix, order, _columns(right), _columns(out))
     return out
 
 

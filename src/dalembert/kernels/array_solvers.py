@@ -12,10 +12,18 @@ from dalembert.numerics import pivot_floor
 NAN = literal(np.float64(np.nan))
 
 
-def elimination(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
-    """Solves a x = b with partial pivoting, in place of b; `a` is destroyed."""
+def factor_any(t: ArrayWriter, a: Buffer, order: Buffer) -> None:
+    """L and U in place of a matrix, whose rows are exchanged, and the order of the rows.
+
+    The diagonal is that of U^-1; a singular matrix gives infinity there.
+    """
+    _call(t, f"factor_any_{a.shape[0]}", _factor_any, a, order)
+
+
+def solve_any(t: ArrayWriter, a: Buffer, order: Buffer, b: Buffer, x: Buffer) -> None:
+    """Writes the solution of the equations with right sides b to x, given what `factor_any` made."""
     n, k = b.shape
-    _call(t, f"solve_{n}_{k}", _elimination, a, b)
+    _call(t, f"solve_any_{n}_{k}", _solve_any, a, order, b, x)
 
 
 def factor_positive(t: ArrayWriter, a: Buffer) -> None:
@@ -23,13 +31,13 @@ def factor_positive(t: ArrayWriter, a: Buffer) -> None:
 
     Both L and U are there, so that substitution always runs along rows.
     """
-    _call(t, f"factor_{a.shape[0]}", _factor, a)
+    _call(t, f"factor_positive_{a.shape[0]}", _factor_positive, a)
 
 
-def solve_factored(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
+def solve_positive(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
     """Solves L D L^T x = b in place of b, given what `factor_positive` made."""
     n, k = b.shape
-    _call(t, f"solve_factored_{n}_{k}", _solve_factored, a, b)
+    _call(t, f"solve_positive_{n}_{k}", _solve_positive, a, b)
 
 
 def _call(t: ArrayWriter, name: str, write: Callable[..., None], *matrices: Buffer) -> None:
@@ -38,7 +46,7 @@ def _call(t: ArrayWriter, name: str, write: Callable[..., None], *matrices: Buff
         t.routines[name] = ""  # so that it is written once
         inner = ArrayWriter(t)
         pointers = [f"%a{k}" for k in range(len(matrices))]
-        write(inner, *(Buffer(x.shape, float, Memory(p)) for x, p in zip(matrices, pointers, strict=True)))
+        write(inner, *(Buffer(x.shape, x.dtype, Memory(p)) for x, p in zip(matrices, pointers, strict=True)))
         t.w.declared |= inner.w.declared
         given = ", ".join(f"ptr noalias {p}" for p in pointers)
         t.routines[name] = inner.text(f"define internal void @{name}({given}) noinline")
@@ -46,39 +54,80 @@ def _call(t: ArrayWriter, name: str, write: Callable[..., None], *matrices: Buff
     t.w.do(f"call void @{name}({', '.join(f'ptr {x}' for x in places)})")
 
 
-def _elimination(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
-    w, (n, k) = t.w, b.shape
+def _factor_any(t: ArrayWriter, a: Buffer, order: Buffer) -> None:
+    w, n = t.w, a.shape[0]
+    t.loop(n, lambda i: order.set(w, (i,), Value(str(i))))
 
     def eliminate(c: str) -> None:
-        after = w.put(f"add nsw i64 {c}, 1")
         best = _largest_below(t, a, c)
-        w.when(w.put(f"icmp ne i64 {best}, {c}"), lambda: _swapped(t, c, best, (a, c), (b, 0)))
+
+        def swap() -> None:
+            _swapped(t, c, best, (a, 0))
+            above, below = order.at(w, (c,)), order.at(w, (best,))
+            order.set(w, (c,), below)
+            order.set(w, (best,), above)
+
+        w.when(w.put(f"icmp ne i64 {best}, {c}"), swap)
         inverse = w.put(f"fdiv double 1.0, {a.at(w, (c, c)).text}")
         a.set(w, (c, c), Value(inverse))
+        after = w.put(f"add nsw i64 {c}, 1")
 
         def row(i: str) -> None:
             factor = Value(w.put(f"fmul double {a.at(w, (i, c)).text}, {inverse}"))
+            a.set(w, (i, c), factor)
             w.each(after, n, lambda j: _subtract(t, a, (i, j), factor, a.at(w, (c, j))))
-            t.loop(k, lambda j: _subtract(t, b, (i, j), factor, b.at(w, (c, j))))
 
         w.each(after, n, row)
 
-    def back(s: str) -> None:
-        i = w.put(f"sub nsw i64 {n - 1}, {s}")
-
-        def row(j: str) -> None:
-            factor = a.at(w, (i, j))
-            t.loop(k, lambda m: _subtract(t, b, (i, m), factor, b.at(w, (j, m))))
-
-        w.each(w.put(f"add nsw i64 {i}, 1"), n, row)
-        inverse = a.at(w, (i, i)).text
-        t.loop(k, lambda m: b.set(w, (i, m), Value(w.put(f"fmul double {b.at(w, (i, m)).text}, {inverse}"))))
-
     w.each(0, n, eliminate)
-    w.each(0, n, back)
 
 
-def _factor(t: ArrayWriter, a: Buffer) -> None:
+def _solve_any(t: ArrayWriter, a: Buffer, order: Buffer, b: Buffer, x: Buffer) -> None:
+    w, (n, k) = t.w, b.shape
+
+    def ordered(i: Any) -> None:
+        source = t.index(order.at(w, (i,)), order.dtype)
+        t.loop(k, lambda m: x.set(w, (i, m), b.at(w, (source, m))))
+
+    t.loop(n, ordered)
+    # Columns of the matrix, because sums along its rows would have to wait for each other.
+    w.each(
+        0, n, lambda c: _subtract_along(t, x, w.put(f"add nsw i64 {c}, 1"), n, c, lambda j: a.at(w, (j, c)))
+    )
+
+    def backward(s: str) -> None:
+        i = w.put(f"sub nsw i64 {n - 1}, {s}")
+        _scale(t, x, i, a.at(w, (i, i)))
+        _subtract_along(t, x, 0, i, i, lambda j: a.at(w, (j, i)))
+
+    w.each(0, n, backward)
+
+
+def _scale(t: ArrayWriter, b: Buffer, i: str, factor: Value) -> None:
+    """Multiplies a row."""
+    w = t.w
+    t.loop(b.shape[1], lambda m: b.set(w, (i, m), t.product(b.at(w, (i, m)), factor, b.dtype)))
+
+
+def _subtract_along(
+    t: ArrayWriter, b: Buffer, first: Any, end: Any, c: str, entry: Callable[[str], Value]
+) -> None:
+    """Subtracts row c of b, times entry(j), from each row j between `first` and `end`."""
+    w, k = t.w, b.shape[1]
+    if k <= UNROLL:  # the innermost loop is over the rows
+        for m in range(k):
+            x = b.at(w, (c, m))
+            w.each(first, end, lambda j, m=m, x=x: _subtract(t, b, (j, m), entry(j), x))
+        return
+
+    def row(j: str) -> None:
+        factor = entry(j)
+        t.loop(k, lambda m: _subtract(t, b, (j, m), factor, b.at(w, (c, m))))
+
+    w.each(first, end, row)
+
+
+def _factor_positive(t: ArrayWriter, a: Buffer) -> None:
     w, n = t.w, a.shape[0]
     floor, diagonal = literal(np.float64(pivot_floor(np.dtype(float)))), t.new((n,), float)
     t.fill(diagonal, Buffer((n,), float, a.memory, (n + 1,)))
@@ -101,32 +150,20 @@ def _factor(t: ArrayWriter, a: Buffer) -> None:
     w.each(0, n, eliminate)
 
 
-def _solve_factored(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
-    w, (n, k) = t.w, b.shape
+def _solve_positive(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
+    w, n = t.w, b.shape[0]
 
     def forward(c: str) -> None:
         """Row c of D^-1 L^-1 b, and what it takes from the rows below."""
-        inverse, after = a.at(w, (c, c)).text, w.put(f"add nsw i64 {c}, 1")
-        t.loop(k, lambda m: b.set(w, (c, m), Value(w.put(f"fmul double {b.at(w, (c, m)).text}, {inverse}"))))
-        along(after, n, c)
+        _scale(t, b, c, a.at(w, (c, c)))
+        along(w.put(f"add nsw i64 {c}, 1"), n, c)
 
     def backward(s: str) -> None:
         i = w.put(f"sub nsw i64 {n - 1}, {s}")
         along(0, i, i)
 
     def along(first: Any, end: Any, c: str) -> None:
-        """Subtracts row c of b, times an entry of row c of the matrix, from each row of b."""
-        if k <= UNROLL:  # the innermost loop is along the row of the matrix
-            for m in range(k):
-                x = b.at(w, (c, m))
-                w.each(first, end, lambda j, m=m, x=x: _subtract(t, b, (j, m), a.at(w, (c, j)), x))
-            return
-
-        def row(j: str) -> None:
-            factor = a.at(w, (c, j))
-            t.loop(k, lambda m: _subtract(t, b, (j, m), factor, b.at(w, (c, m))))
-
-        w.each(first, end, row)
+        _subtract_along(t, b, first, end, c, lambda j: a.at(w, (c, j)))
 
     w.each(0, n, forward)
     w.each(0, n, backward)

@@ -48,6 +48,12 @@ class Item:
         """Whether every entry is known to be zero."""
         return self.value is not None and not np.any(self.value)
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether it is known to be an identity matrix."""
+        square = self.value is not None and len(self.shape) == 2 and self.shape[0] == self.shape[1]
+        return square and np.array_equal(self.value, np.eye(len(self.value)))
+
     def is_all(self, number: float) -> bool:
         """Whether every entry is known to be this number."""
         return self.value is not None and bool(np.all(self.value == number))
@@ -147,17 +153,24 @@ class Arrays:
         if name in _CONTROL:
             return _CONTROL[name](self, region, equation, args)
         avals = [(v.aval.shape, v.aval.dtype) for v in equation.outvars]
-        if name == "small_solve" and equation.params["positive"] and self._needs_work(args):
-            # In two operations, so that a matrix that does not change is factored once.
-            matrix = [(args[0].shape, args[0].dtype)]
-            (factor,) = self.make(region, "factor_positive", None, {}, args[:1], matrix)
-            return self.make(region, "solve_factored", None, {}, [factor, args[1]], avals)
+        if name == "small_solve":
+            return self._solved(region, equation.params, args, avals)
         return self.make(region, name, equation.primitive, equation.params, args, avals)
 
-    def _needs_work(self, args: Sequence[Item]) -> bool:
-        """Whether a system of equations is neither trivial nor solved beforehand."""
+    def _solved(
+        self, region: Region, params: dict, args: list[Item], avals: Sequence[tuple]
+    ) -> Sequence[Item]:
+        """A system of equations in two operations, so that a matrix that does not change is factored once."""
+        simple = self._simplified("small_solve", params, args, avals)
+        if simple is not None:
+            return simple
         matrix, right = args
-        return right.size > 0 and not right.is_zero and (matrix.value is None or right.value is None)
+        made = [(matrix.shape, matrix.dtype)]
+        made += (
+            [] if params["positive"] else [(matrix.shape[:1], np.dtype(np.int64))]
+        )  # the order of the rows
+        factor = self.make(region, "factor", None, params, [matrix], made)
+        return self.make(region, "solve_factored", None, params, [*factor, right], avals)
 
     def make(
         self,
@@ -212,8 +225,10 @@ class Arrays:
         zero = [a.is_zero for a in args]
         if (name in _VANISH and zero[0]) or (name in ("mul", "dot_general") and any(zero)):
             return [self.constant(np.zeros(s, t)) for s, t in avals]
-        if name == "small_solve" and zero[1]:
+        if name == "small_solve" and (zero[1] or not args[1].size):
             return [self.constant(np.zeros(shape, dtype))]
+        if name == "small_solve" and args[0].is_identity:
+            return [args[1]]
         if name in ("concatenate", "stack", "pad") and all(zero):
             return [self.constant(np.zeros(shape, dtype))]
         for one, other in ((0, 1), (1, 0)) if len(args) == 2 else ():

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from dalembert.model import Mechanics, System, Trait, lower
-from dalembert.numerics import Renamed, newton
+from dalembert.numerics import Renamed, matmul, matvec, newton, solve, solve_spd
 
 
 class Status(enum.Enum):
@@ -266,6 +267,40 @@ class Method(eqx.Module):
         `check_rules`."""
 
 
+MANY = 5
+"""The number of velocities up to which the equations of a step are solved with exact Jacobians."""
+
+
+def nearly_solved(
+    m: Mechanics,
+    state: State,
+    h: Array,
+    mass: Array,
+    rows: Array,
+    scale: Array | float = 1.0,
+    share: float = 0.25,
+) -> Callable[[Array], Array]:
+    """Nearly the inverse of the Jacobian of a step's equations, as a function of their residual.
+
+    The equations are K u - M^-1 rows^T kick for K = 1 + share h^2 M^-1 V''(q), and rows u; the unknowns are u and
+    scale * kick. What is left out, derivatives of the mass matrix and of the rows along the step, is of order h. So it
+    serves to begin Broyden's method, which finds the rest: the roots are those of the exact equations. It costs two
+    factorisations of matrices, instead of derivatives along every unknown.
+    """
+    m, q, h, mass, rows, scale = jax.lax.stop_gradient((m, state.q, h, mass, rows, scale))
+    n = mass.shape[0]
+    stiff = jnp.eye(n, dtype=mass.dtype) + share * h * h * solve_spd(mass, m.potential_hessian(q))
+    made = solve(stiff, solve_spd(mass, rows.T))
+    gram = matmul(rows, made)
+
+    def nearly(residual: Array) -> Array:
+        u = solve(stiff, residual[:n])
+        kick = solve(gram, residual[n:] - matvec(rows, u))
+        return jnp.concatenate([u + matvec(made, kick), scale * kick])
+
+    return nearly
+
+
 def solve_velocity(
     equations: Callable[[Array], Array],
     guess: Array,
@@ -275,13 +310,15 @@ def solve_velocity(
     mass: Array,
     slope: Callable[[], Array] | None = None,
     columns: Array | None = None,
+    nearly: Callable[[Array], Array] | None = None,
 ) -> tuple[Array, Report]:
     """Newton's method for a velocity near `guess`, started at `state` under the velocity change `kick`.
 
     Velocities are measured by sqrt(M_ii) |v_i|, which does not depend on the coordinates' units; their natural size is
     the size of v and of the kick. If there are unknowns besides the velocity, or instead of it, `columns` has the
     velocities that they cause, one column per unknown. Positions are known to eps |q|, so velocities below eps |q|/h
-    are not resolved, and near rest the iteration may stop at that size.
+    are not resolved, and near rest the iteration may stop at that size. With `nearly`, approximately the inverse of
+    the Jacobian as a function of the residual, Broyden's updates replace exact Jacobians.
     """
     number, length = jnp.finfo(guess.dtype), jnp.abs(h)
     weights = jnp.sqrt(jnp.diagonal(mass))
@@ -297,5 +334,9 @@ def solve_velocity(
     if columns is not None:
         made = number.tiny + jnp.sum(weights[:, None] * jnp.abs(columns), axis=0)
         sizes = made if len(guess) == len(made) else jnp.concatenate([weights, made])
-    x, info = newton(equations, guess, length * inverse, slope, noise=64 * resolved * inverse, weights=sizes)
+    solved = equations
+    if nearly is not None:
+        # The Jacobian of nearly(equations) is nearly the identity.
+        solved, slope = lambda x: nearly(equations(x)), lambda: jnp.eye(len(guess), dtype=guess.dtype)
+    x, info = newton(solved, guess, length * inverse, slope, noise=64 * resolved * inverse, weights=sizes)
     return x, Report(*info)

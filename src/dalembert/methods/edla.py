@@ -23,7 +23,16 @@ from dalembert.discrete import (
     spacetime_constraint,
 )
 from dalembert.kernels import over_rows
-from dalembert.methods.base import Claims, Method, Report, State, Status, solve_velocity
+from dalembert.methods.base import (
+    MANY,
+    Claims,
+    Method,
+    Report,
+    State,
+    Status,
+    nearly_solved,
+    solve_velocity,
+)
 from dalembert.methods.gni import half_kick
 from dalembert.methods.legendre import allowed_velocity, is_general, mass_at, momentum, velocity
 from dalembert.model import (
@@ -149,14 +158,19 @@ class EDLA(Method):
     def eliminated(self, m: Mechanics, s: Start, h: Array, guess: Array) -> tuple[Array, Array, Report]:
         """The energy residual of the step of size h with u and kick eliminated, the eliminated values, and a report."""
         n, size = s.v.shape[0], s.size
+        state, nearly = State(s.q, s.v), None
+        if n > MANY and Trait.GROUP not in m.traits:
+            share = self.discrete_lagrangian.stiffness
+            nearly = nearly_solved(m.at(s.t), state, h, s.mass, s.forms, size, share)
         x, report = solve_velocity(
             lambda x: self.residuals(m, s, h, x[:n], x[n:] / size)[1],
             guess,
-            State(s.q, s.v),
+            state,
             h,
             jnp.zeros_like(s.v),
             s.mass,
             columns=solve_spd(s.mass, s.forms.T) / size,
+            nearly=nearly,
         )
         return self.residuals(m, s, h, x[:n], x[n:] / size)[0], x, report
 

@@ -130,24 +130,32 @@ def pull(run: Run, x: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     parameters, first = np.ascontiguousarray(x[:cut]), np.ascontiguousarray(x[cut:])
     wanted = np.array(wanted[:-3], float).reshape(run.rows, -1)[:, adjoint.row]
     marks = np.empty((steps // SEGMENT + 3, width))
-    carry = np.empty(width)
+    carry, block = np.empty(width), np.empty((SEGMENT + 2, width))
+
+    def advance(every: int, count: int, kept: np.ndarray) -> None:
+        march(parameters.ctypes.data, carry.ctypes.data, every, every, count, kept.ctypes.data, len(kept))
+
     start(*(a.ctypes.data for a in (parameters, first, carry, marks)))
-    march(
-        parameters.ctypes.data, carry.ctypes.data, SEGMENT, SEGMENT, steps, marks[1:].ctypes.data, len(marks)
-    )
+    held = (steps - 1) // SEGMENT * SEGMENT if steps else 0
+    """Where the segment begins whose states are in `block`. That is the last one, so that it is run only once."""
+    if held:
+        advance(SEGMENT, held, marks[1:])
+    block[0] = marks[held // SEGMENT] = carry
+    if int(carry[states.counted[0]]) == held < steps:
+        advance(1, steps - held, block[1:])
     done = int(carry[states.counted[0]]) // run.split * run.split  # whole steps
     # Rows after a failure repeat the last good state, so their cotangents are added to that of this state.
     last = -(-done // every)
     wanted[last] = wanted[last:].sum(axis=0)
     wanted = np.ascontiguousarray(wanted)
     lam, sums = np.zeros(len(adjoint.carry)), np.zeros(len(adjoint.parameters))
-    block = np.empty((SEGMENT + 2, width))
-    for base in range((done - 1) // SEGMENT * SEGMENT, -1, -SEGMENT) if done else ():
-        count = min(SEGMENT, done - base)
-        block[0] = carry[:] = marks[base // SEGMENT]
-        march(parameters.ctypes.data, carry.ctypes.data, 1, 1, count, block[1:].ctypes.data, SEGMENT + 1)
+    for begun in range((done - 1) // SEGMENT * SEGMENT, -1, -SEGMENT) if done else ():
+        count = min(SEGMENT, done - begun)
+        if begun != held:
+            block[0] = carry[:] = marks[begun // SEGMENT]
+            advance(1, count, block[1:])
         adjoint.back(
-            parameters.ctypes.data, block.ctypes.data, base, count, done, every,
+            parameters.ctypes.data, block.ctypes.data, begun, count, done, every,
             wanted.ctypes.data, lam.ctypes.data, sums.ctypes.data,
         )  # fmt: skip
     ends = np.empty(len(adjoint.start))
