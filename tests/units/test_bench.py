@@ -16,10 +16,12 @@ from dalembert.lab.bench.naive import dla_half, leapfrog
 from dalembert.lab.bench.peers import contest, fastest, least_lead
 from dalembert.lab.bench.report import claims, where_peers_win
 from dalembert.lab.bench.running import SECTIONS, chosen, run
-from dalembert.lab.bench.size import exponent, methods_of
+from dalembert.lab.bench.size import CHAINS, exponent, methods_of
 from dalembert.lab.bench.size_peers import by_us, index_reduced, start
 from dalembert.lab.bench.solvers import cvt, sleigh
 from dalembert.lab.bench.tables import Section, Settings, Table, compared, interleaved, markdown, summary
+from dalembert.methods import LieGNI, method_from_text
+from dalembert.methods.cli_names import METHODS
 from dalembert.model import acceleration
 
 
@@ -99,9 +101,14 @@ def test_the_equations_given_to_others_are_the_systems():
 
 
 def test_methods_of_chains_are_those_that_take_them():
-    taken, refused = methods_of("Car")
-    assert {"frame", "frame@4", "gni"} <= set(taken)
+    found = {chain.name: methods_of(chain) for chain in CHAINS}
+    taken, refused = found["Car"]
+    assert {"frame", "frame@4", "gni", "edla"} <= set(taken)
     assert "mass matrix" in refused["leapfrog"]
+    assert not found["Lattice"][1]
+    measured = {type(method_from_text(x)) for taken, _ in found.values() for x in taken}
+    native = {type(m) for m in map(method_from_text, METHODS) if m.native}
+    assert native - measured == {LieGNI}  # chains are not groups
 
 
 def test_powers_of_n():

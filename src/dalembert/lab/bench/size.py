@@ -1,10 +1,11 @@
 """Section size: systems of many coordinates, from a chain of two bodies to chains of forty."""
 
+import importlib
 import json
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,48 +24,82 @@ from dalembert.simulation import ensemble, simulate
 from dalembert.simulation.engines import check_fit, engine
 from dalembert.simulation.ensembles import cores
 
-CHAINS: dict[str, tuple[str, tuple[int, ...]]] = {
-    "Car": ("trailers", (1, 5, 10, 20, 40)),
-    "Snake": ("links", (5, 10, 20, 40)),
-}
-"""Systems of the zoo, the parameter that counts their bodies, and its values."""
+
+class Chain(NamedTuple):
+    """A system of any size."""
+
+    name: str
+    source: str
+    """The module and the name of its class."""
+    count: str
+    """The parameter that counts its bodies."""
+    sizes: tuple[int, ...]
+    others: tuple[tuple[str, str], ...] = ()
+    """Its other parameters."""
+    methods: tuple[str, ...] = (*METHODS, "frame@4")
+
+    def given(self, size: int) -> dict[str, Any]:
+        """The parameters of the system with this many bodies."""
+        return {self.count: size, **dict(self.others)}
+
+    def made(self, size: int) -> System:
+        """The system with this many bodies."""
+        module, _, name = self.source.partition(":")
+        return getattr(importlib.import_module(module), name)(**self.given(size))
+
+
+LINKS = (5, 10, 20, 40)
+LATTICE = "dalembert.lab.bench.size_c:Lattice"
+CHAINS = (
+    Chain("Car", "dalembert.zoo:Car", "trailers", (1, 5, 10, 20, 40)),
+    Chain("Snake", "dalembert.zoo:Snake", "links", LINKS),
+    Chain(
+        "Snake, maximal", "dalembert.zoo:Snake", "links", LINKS, (("coordinates", "maximal"),),
+        ("frame", "gni", "dla-variational"),
+    ),
+    # For methods that need a constant mass matrix, which these chains do not have.
+    Chain("Lattice", LATTICE, "size", (4, 8, 13, 23, 43), (), ("leapfrog", "dd", "dla:0.5", "dla01")),
+)  # fmt: skip
+STEP = 0.1
+"""The step size for systems without one of their own."""
 FIRST_STEPS = 100
 LIMIT, QUICK_LIMIT = 200.0, 60.0
 """Seconds after which a measuring process is ended."""
 GRADIENT_TRAILERS, ENSEMBLE_TRAILERS, MEMBERS = 20, 10, 1000
 
 FIRST = f"""
-import json, sys, time
+import importlib, json, sys, time
 import dalembert as da
 from dalembert.methods import method_from_text
-name, given, spelling, seconds = json.loads(sys.argv[1])
-system, method = getattr(da.zoo, name)(**given), method_from_text(spelling)
+source, given, spelling, seconds = json.loads(sys.argv[1])
+module, _, name = source.partition(":")
+system, method = getattr(importlib.import_module(module), name)(**given), method_from_text(spelling)
 q0, v0 = system.start()
-h = system.step or 0.1
-began = time.perf_counter()
+h = system.step or {STEP}
 def run(steps):
     began = time.perf_counter()
-    da.simulate(system, method, q0, v0, h=h, steps=steps, save_every=steps)
-    return time.perf_counter() - began
-run({FIRST_STEPS})
-first = time.perf_counter() - began
+    sol = da.simulate(system, method, q0, v0, h=h, steps=steps, save_every=steps, throw=False)
+    return time.perf_counter() - began, int(sol.steps)
+first, made = run({FIRST_STEPS})
+assert made == {FIRST_STEPS}, f"the run ended after {{made}} steps"
 print(json.dumps([first, None]), flush=True)
 if seconds:
     n = {FIRST_STEPS}
-    run(n)
-    while run(n) < seconds / 4 and n < 1_000_000:
+    while n < 1_000_000 and run(n)[0] < seconds / 4 and run(6 * n)[1] == 6 * n:
         n *= 2
-    brief, long = (min(run(k) for _ in range(2)) for k in (n, 3 * n))
+    # Some methods end early by their nature: a run of 3 n steps is one that reached its end.
+    while run(3 * n)[1] < 3 * n:
+        n //= 2
+    brief, long = (min(run(k)[0] for _ in range(3)) for k in (n, 3 * n))
     print(json.dumps([first, (long - brief) / (2 * n)]))
 """
 
 
-def methods_of(name: str) -> tuple[list[str], dict[str, str]]:
-    """The methods with equal steps that take the system, and the reason of each refusal, by the library's own words."""
-    count, sizes = CHAINS[name]
-    system = getattr(zoo, name)(**{count: sizes[0]})
+def methods_of(chain: Chain) -> tuple[list[str], dict[str, str]]:
+    """The methods that take the system, and the reason of each refusal, by the library's own words."""
+    system = chain.made(chain.sizes[0])
     taken, refused = [], {}
-    for spelling in (*METHODS, "frame@4"):
+    for spelling in chain.methods:
         method = method_from_text(spelling)
         if not method.native:
             continue
@@ -77,23 +112,23 @@ def methods_of(name: str) -> tuple[list[str], dict[str, str]]:
     return taken, refused
 
 
-def _cases(settings: Settings) -> Iterator[tuple[str, str, list[tuple[int, dict[str, int]]]]]:
-    """System, method, and for each size the number of coordinates and the parameters."""
-    for name, (count, sizes) in CHAINS.items():
-        some = sizes[:2] if settings.quick else sizes
-        given = [(len(getattr(zoo, name)(**{count: k}).coordinates), {count: k}) for k in some]
-        for spelling in methods_of(name)[0][: 2 if settings.quick else None]:
-            yield name, spelling, given
+def _cases(settings: Settings) -> Iterator[tuple[Chain, str, list[tuple[int, int]]]]:
+    """System, method, and for each size the number of coordinates and that of bodies."""
+    for chain in CHAINS:
+        some = chain.sizes[:2] if settings.quick else chain.sizes
+        sizes = [(len(chain.made(k).coordinates), k) for k in some]
+        for spelling in methods_of(chain)[0][: 2 if settings.quick else None]:
+            yield chain, spelling, sizes
 
 
-def first_and_step(name: str, given: dict[str, int], spelling: str, settings: Settings) -> dict[str, Any]:
+def first_and_step(chain: Chain, size: int, spelling: str, settings: Settings) -> dict[str, Any]:
     """The first call in a fresh process, that of a second process, and the time of a step, as a row."""
     limit = QUICK_LIMIT if settings.quick else LIMIT
     with tempfile.TemporaryDirectory() as folder:
         row: dict[str, Any] = {}
         for key, seconds in (("first", 0.0), ("second", 2 * settings.seconds)):
             try:
-                text = json.dumps([name, given, spelling, seconds])
+                text = json.dumps([chain.source, chain.given(size), spelling, seconds])
                 row[key], step = child(FIRST, text, seconds=limit, DALEMBERT_CACHE=folder)
             except subprocess.TimeoutExpired:
                 return row | {"ended": f"not within {limit:g} s"}
@@ -123,12 +158,12 @@ def first_calls(settings: Settings) -> tuple[list[Table], list[str]]:
         [("case", "case", ""), ("first_power", "first call ~ n^", ".2f"), ("step_power", "step ~ n^", ".2f"),
          ("sizes", "sizes", "d")],
     )  # fmt: skip
-    for name, spelling, sizes in _cases(settings):
-        rows, ended = [], "yes"
-        for n, given in sizes:
-            row = {"case": f"{name}, {spelling}", "system": name, "method": spelling, "n": n}
+    for chain, spelling, sizes in _cases(settings):
+        case, rows, ended = f"{chain.name}, {spelling}", [], "yes"
+        for n, size in sizes:
+            row = {"case": case, "system": chain.name, "method": spelling, "n": n}
             if ended == "yes":
-                row |= first_and_step(name, given, spelling, settings)
+                row |= first_and_step(chain, size, spelling, settings)
                 ended = row["ended"]
             else:
                 row["ended"] = "not tried: the smaller one did not finish"
@@ -136,11 +171,11 @@ def first_calls(settings: Settings) -> tuple[list[Table], list[str]]:
         table.rows += rows
         powers = {f"{key}_power": exponent(rows, key) for key in ("first", "step")}
         measured = sum(bool(r.get("step")) for r in rows)
-        growing.rows.append({"case": f"{name}, {spelling}", **powers, "sizes": measured})
+        growing.rows.append({"case": case, **powers, "sizes": measured})
     notes = []
-    for name in CHAINS:
-        for spelling, reason in methods_of(name)[1].items():
-            notes.append(f"{name}, {spelling}: refused ({reason}).")
+    for chain in CHAINS:
+        for spelling, reason in methods_of(chain)[1].items():
+            notes.append(f"{chain.name}, {spelling}: refused ({reason}).")
     return [table, growing], notes
 
 
@@ -242,10 +277,11 @@ def of_chains(settings: Settings) -> Section:
     """Section size."""
     section = Section(
         "size",
-        "Chains of many bodies, with n coordinates: zoo.Car with 1 to 40 trailers, and zoo.Snake with 5 to 40 links in "
-        f"minimal coordinates. The first call, in a fresh process, is a da.simulate of {FIRST_STEPS} steps after the "
-        "import; the folder of compiled code is empty then, and the second process finds in it what the first one "
-        "left. A step is measured in a longer run of which only the end is saved.",
+        "Chains of many bodies, with n coordinates: zoo.Car with 1 to 40 trailers, and zoo.Snake with 5 to 40 links, "
+        "in minimal and in maximal coordinates. Methods that need a constant mass matrix are measured on a lattice of "
+        f"4 to 43 angles, which has one. The first call, in a fresh process, is a da.simulate of {FIRST_STEPS} steps "
+        "after the import; the folder of compiled code is empty then, and the second process finds in it what the "
+        "first one left. A step is measured in a longer run of which only the end is saved.",
     )
     section.tables, section.notes = first_calls(settings)
     for part in (size_c.against_c, size_peers.against_others):

@@ -71,14 +71,14 @@ class Lattice(System):
         """A_ji = cos(q_i + phase_ji), by the cosines and sines of the angles alone."""
         return jnp.cos(self.phases) * jnp.cos(q) - jnp.sin(self.phases) * jnp.sin(q)
 
-    def beginning(self) -> tuple[np.ndarray, np.ndarray]:
+    def starts(self):
         """A start with an allowed velocity of size one."""
         size = self.mass.shape[0]
         q0 = 0.5 * np.sin(1.3 * np.arange(size))
         rows, mass = np.asarray(self.constraints(jnp.asarray(q0))), np.asarray(self.mass)
         wanted = 0.5 * np.cos(0.7 * np.arange(size))
         raised = np.linalg.solve(mass, rows.T)
-        return q0, wanted - raised @ np.linalg.solve(rows @ raised, rows @ wanted)
+        return {"waves": (q0, wanted - raised @ np.linalg.solve(rows @ raised, rows @ wanted))}
 
 
 def turning(trailers: int) -> tuple[System, np.ndarray, np.ndarray]:
@@ -121,7 +121,7 @@ def car_pair(library: Any, lapack: Any, trailers: int) -> Pair:
 def lattice_pair(library: Any, lapack: Any, size: int) -> Pair:
     """A lattice by leap-frog."""
     system, method = Lattice(size), LeapFrog()
-    q0, v0 = system.beginning()
+    q0, v0 = (np.asarray(x) for x in system.start())
     phases = np.asarray(system.phases)
     parts = [
         [system.stiffness],
