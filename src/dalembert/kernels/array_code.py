@@ -10,6 +10,7 @@ from dalembert.kernels.array_rules import apply
 from dalembert.kernels.array_writer import Array, ArrayWriter, Buffer, Lazy, Memory, Single
 from dalembert.kernels.arrays import Arrays, Item, Op, Region, outer, prune
 from dalembert.kernels.llvm import TYPES
+from dalembert.kernels.outlined import BEGIN, CUT, END
 from dalembert.kernels.traced import Shapes, Traced
 
 Known = dict[int, Array]
@@ -27,7 +28,9 @@ class Translator(ArrayWriter):
         def read(item: Item) -> Array:
             return self.constant(item.value) if item.value is not None else known[item.id]
 
+        self.w.lines.append(BEGIN)
         for k, op in enumerate(region.ops):
+            self.w.lines.append(CUT)
             arrays = [read(x) for x in op.args]
             if op.regions:
                 for inner in outer(op):
@@ -45,6 +48,7 @@ class Translator(ArrayWriter):
             del made
             for number in last.get(k, ()):
                 known.pop(number, None)
+        self.w.lines.append(END)
         return [read(x) for x in region.results]
 
     def _inside(self, region: Region, known: Known, inputs: Sequence[Array]) -> list[Array]:
@@ -207,9 +211,10 @@ class Program:
         arrays = [x for k, shapes in enumerate(self.inputs) for x in _loaded(t, f"%in{k}", shapes)]
         outputs = t.write(root, dict(zip([x.id for x in root.inputs], arrays, strict=True)))
         _store(t, "%out", outputs)
-        pointers = "".join(f"ptr noalias %in{k}, " for k in range(len(self.inputs)))
+        pointers = [*(f"%in{k}" for k in range(len(self.inputs))), "%out"]
+        given = ", ".join(f"ptr noalias {x}" for x in pointers)
         # Copies of it where it is called would make larger functions, which take longer to compile.
-        return t.text(f"define internal void @{name}({pointers}ptr noalias %out) noinline"), t.used
+        return t.text(f"define internal void @{name}({given}) noinline", pointers), t.used
 
 
 def _loaded(t: ArrayWriter, pointer: str, shapes: Shapes) -> list[Array]:

@@ -49,7 +49,7 @@ def _call(t: ArrayWriter, name: str, write: Callable[..., None], *matrices: Buff
         write(inner, *(Buffer(x.shape, x.dtype, Memory(p)) for x, p in zip(matrices, pointers, strict=True)))
         t.w.declared |= inner.w.declared
         given = ", ".join(f"ptr noalias {p}" for p in pointers)
-        t.routines[name] = inner.text(f"define internal void @{name}({given}) noinline")
+        t.routines[name] = inner.text(f"define internal void @{name}({given}) noinline", pointers)
     places = [x.place(t.w, (0,) * len(x.shape)) for x in matrices]
     t.w.do(f"call void @{name}({', '.join(f'ptr {x}' for x in places)})")
 

@@ -11,6 +11,7 @@ import numpy as np
 from dalembert.kernels.graph import Graph, Node, Unsupported, own_primitives
 from dalembert.kernels.llvm import TYPES, Value, Writer, literal
 from dalembert.kernels.native import Block
+from dalembert.kernels.outlined import Split
 from dalembert.kernels.sine_cosine import circles
 
 Index = tuple[Any, ...]
@@ -415,10 +416,14 @@ class ArrayWriter:
 
         return Lazy(x.shape, dtype, at, False, x.leaps)
 
-    def text(self, head: str) -> str:
-        """The whole function."""
+    def text(self, head: str, arguments: Sequence[str] = ()) -> str:
+        """The whole function; the arguments point to memory that does not overlap."""
         frees = [f"  call void @free(ptr {x})" for x in self.heap]
-        return "\n".join([f"{head} {{", "entry:", *self.rooms, *self.w.lines, *frees, "  ret void", "}"])
+        name = head.partition("@")[2].partition("(")[0]
+        rooms = [line.split()[0] for line in self.rooms]
+        split = Split(name, [*self.w.lines, *frees], [*arguments, *rooms])
+        whole = "\n".join([f"{head} {{", "entry:", *self.rooms, *split.lines, "  ret void", "}"])
+        return "\n".join([whole, *split.functions])
 
     @property
     def used(self) -> set[str]:

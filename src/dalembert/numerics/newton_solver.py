@@ -1,14 +1,15 @@
 """Newton's method for a few unknowns, iterated until rounding is the only error left."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from dalembert.numerics.jax_internals import ClosedJaxpr, Tracer, jaxpr_as_fun
-from dalembert.numerics.linear import matvec, solve
+from dalembert.numerics.linear import UNROLLED, matvec, solve
 
 MAX_ITERATIONS = 50
 # In natural units, steps of the zoo with h = 0.1 have constants C up to 4e-3. One more digit would make an implicit
@@ -60,61 +61,6 @@ def newton(
     if guess.shape[0] == 0:
         zero = jnp.zeros((), guess.dtype)
         return guess, NewtonInfo(zero, jnp.zeros((), jnp.int32), jnp.ones((), bool))
-    eps = jnp.finfo(guess.dtype).eps
-
-    def settled(error, before, count, noise):
-        # Newton's errors go like C e^2 with C = e/before^2; Broyden's errors go at least like e (e/before). The first
-        # correction may be large only in directions in which the equations are linear, which makes this C, or this
-        # ratio, too small. C is therefore taken as at least _CURVATURE, and ratios only from the third correction on.
-        if slope is None:
-            predicted = (error**3 <= 0.25 * eps * before**2) & (_CURVATURE * error * error <= eps)
-        else:
-            predicted = (error * error <= 0.25 * eps * before) & (count > 2)
-        # Both corrections must be at rounding: one that grows from there is no root.
-        stalled = (error > 0.25 * before) & (((before < 1e-11) & (error < 1e-10)) | (error < noise))
-        return (error <= 2 * eps) | ((count > 1) & (predicted | stalled))
-
-    def iterate(correct, x, memory, unit, noise, weights):
-        """Applies corrections until they settle; `correct(x, memory)` returns a correction and the new memory."""
-
-        def unfinished(carry):
-            _, _, error, before, count = carry
-            return ~settled(error, before, count, noise) & jnp.isfinite(error) & (count < MAX_ITERATIONS)
-
-        def body(carry):
-            x, memory, error, _, count = carry
-            step, memory = correct(x, memory)
-            return x + step, memory, unit * jnp.sum(weights * jnp.abs(step)), error, count + 1
-
-        large = jnp.full((), jnp.finfo(x.dtype).max, x.dtype)
-        start = (x, memory, large, large, jnp.zeros((), jnp.int32))
-        x, _, error, before, count = lax.while_loop(unfinished, body, start)
-        # Floats have derivatives (zero here), which whole numbers do not.
-        good = settled(error, before, count, noise)
-        return x, jnp.stack([error, count.astype(x.dtype), good.astype(x.dtype)])
-
-    def solve_root(f, x, unit, noise, weights, inverse):
-        def exact(x, memory):
-            jacobian, value = jax.jacfwd(lambda y: (f(y),) * 2, has_aux=True)(x)
-            return -solve(jacobian, value), memory
-
-        def broyden(x, memory):
-            inverse, step, before = memory
-            value = f(x)
-            change = matvec(inverse, value - before)
-            length = jnp.sum(step * change)
-            # If the value changed by rounding only, `change` may be nearly normal to the step, and the update would
-            # blow up; it is left out then. There is one division, and none by a length whose inverse is not finite.
-            moved = jnp.abs(length) >= jnp.maximum(0.01 * jnp.sum(step * step), jnp.finfo(x.dtype).tiny)
-            share = jnp.where(moved, 1.0, 0.0) / jnp.where(moved, length, 1.0)
-            inverse = inverse + (share * (step - change))[:, None] * matvec(inverse.T, step)[None, :]
-            step = -matvec(inverse, value)
-            return step, (inverse, step, value)
-
-        if inverse is None:
-            return iterate(exact, x, (), unit, noise, weights)
-        return iterate(broyden, x, (inverse, jnp.zeros_like(x), jnp.zeros_like(x)), unit, noise, weights)
-
     closed, values = _opened(function, guess)
     inverse = None if slope is None else solve(slope(), jnp.eye(guess.shape[0], dtype=guess.dtype))
     aside = jax.tree.map(
@@ -123,16 +69,120 @@ def newton(
 
     @jax.custom_jvp
     def root(x, aside, *values):
-        return solve_root(lambda y: closed(y, *values), x, *aside)
+        *measure, inverse = aside
+        if inverse is None:
+            return _by_newton(lambda y: closed(y, *values), x, *measure)
+        return _by_broyden(lambda y: closed(y, *values), x, inverse, *measure)
 
     @root.defjvp
     def _(primals, tangents):
-        (_, _, *values), (_, _, *changes) = primals, tangents
+        (_, (_, _, weights, inverse), *values), (_, _, *changes) = primals, tangents
         x, info = root(*primals)
         _, change = jax.jvp(lambda *values: closed(x, *values), tuple(values), tuple(changes))
-        jacobian = jax.jacfwd(lambda y: closed(y, *values))(x)
-        return (x, info), (-solve(jacobian, change), jnp.zeros_like(info))
+        at = partial(_with_values, closed, values)
+        if inverse is not None and len(x) > UNROLLED:
+            return (x, info), (_linear(at, x, -change, inverse, weights), jnp.zeros_like(info))
+        return (x, info), (-solve(jax.jacfwd(at)(x), change), jnp.zeros_like(info))
 
     x, info = root(lax.stop_gradient(guess), aside, *values)
     info = lax.stop_gradient(info)
     return x, NewtonInfo(info[0], info[1].astype(jnp.int32), info[2] > 0)
+
+
+def _with_values(closed: Callable[..., Array], values: Sequence[Array], x: Array) -> Array:
+    return closed(x, *values)
+
+
+def _settled(error: Array, before: Array, count: Array, noise: Array | float, exact: bool) -> Array:
+    """Whether the iteration may end, given its last two corrections."""
+    eps = jnp.finfo(error.dtype).eps
+    # Newton's errors go like C e^2 with C = e/before^2; Broyden's errors go at least like e (e/before). The first
+    # correction may be large only in directions in which the equations are linear, which makes this C, or this
+    # ratio, too small. C is therefore taken as at least _CURVATURE, and ratios only from the third correction on.
+    if exact:
+        predicted = (error**3 <= 0.25 * eps * before**2) & (_CURVATURE * error * error <= eps)
+    else:
+        predicted = (error * error <= 0.25 * eps * before) & (count > 2)
+    # Both corrections must be at rounding: one that grows from there is no root.
+    stalled = (error > 0.25 * before) & (((before < 1e-11) & (error < 1e-10)) | (error < noise))
+    return (error <= 2 * eps) | ((count > 1) & (predicted | stalled))
+
+
+def _iterated(
+    correct: Callable[[Array, Any], tuple[Array, Any]], x: Array, memory: Any, measure: tuple, exact: bool
+) -> tuple[Array, Array]:
+    """Applies corrections until they settle; `correct(x, memory)` returns a correction and the new memory.
+
+    `measure` are the unit, the noise and the weights of `newton`.
+    """
+    unit, noise, weights = measure
+
+    def unfinished(carry):
+        _, _, error, before, count = carry
+        return ~_settled(error, before, count, noise, exact) & jnp.isfinite(error) & (count < MAX_ITERATIONS)
+
+    def body(carry):
+        x, memory, error, _, count = carry
+        step, memory = correct(x, memory)
+        return x + step, memory, unit * jnp.sum(weights * jnp.abs(step)), error, count + 1
+
+    large = jnp.full((), jnp.finfo(x.dtype).max, x.dtype)
+    start = (x, memory, large, large, jnp.zeros((), jnp.int32))
+    x, _, error, before, count = lax.while_loop(unfinished, body, start)
+    # Floats have derivatives (zero here), which whole numbers do not.
+    good = _settled(error, before, count, noise, exact)
+    return x, jnp.stack([error, count.astype(x.dtype), good.astype(x.dtype)])
+
+
+def _by_newton(f: Callable[[Array], Array], x: Array, *measure: Any) -> tuple[Array, Array]:
+    def correct(x, memory):
+        jacobian, value = jax.jacfwd(lambda y: (f(y),) * 2, has_aux=True)(x)
+        return -solve(jacobian, value), memory
+
+    return _iterated(correct, x, (), measure, True)
+
+
+def _by_broyden(f: Callable[[Array], Array], x: Array, inverse: Array, *measure: Any) -> tuple[Array, Array]:
+    """Broyden's method, which begins with this approximate inverse of the Jacobian."""
+
+    def correct(x, memory):
+        inverse, step, before = memory
+        value = f(x)
+        change = matvec(inverse, value - before)
+        length = jnp.sum(step * change)
+        # If the value changed by rounding only, `change` may be nearly normal to the step, and the update would
+        # blow up; it is left out then. There is one division, and none by a length whose inverse is not finite.
+        moved = jnp.abs(length) >= jnp.maximum(0.01 * jnp.sum(step * step), jnp.finfo(x.dtype).tiny)
+        share = jnp.where(moved, 1.0, 0.0) / jnp.where(moved, length, 1.0)
+        inverse = inverse + (share * (step - change))[:, None] * matvec(inverse.T, step)[None, :]
+        step = -matvec(inverse, value)
+        return step, (inverse, step, value)
+
+    return _iterated(correct, x, (inverse, jnp.zeros_like(x), jnp.zeros_like(x)), measure, False)
+
+
+def _linear(f: Callable[[Array], Array], x: Array, right: Array, inverse: Array, weights: Array) -> Array:
+    """The solution d of J d = right for the Jacobian J of f at x, which is never written down.
+
+    Each iteration of Broyden's method takes one product with J, or with its transpose on the way back; the method that
+    found the root needed about as many. If it does not converge, the result is NaN.
+    """
+    weights = jnp.broadcast_to(weights, x.shape)
+    tiny = jnp.finfo(x.dtype).tiny
+
+    def solver(inverse: Array, weights: Array) -> Callable:
+        def solved(times: Callable[[Array], Array], right: Array) -> Array:
+            first = matvec(inverse, right)
+            unit = 1 / (jnp.sum(weights * jnp.abs(first)) + tiny)
+            d, info = _by_broyden(lambda d: times(d) - right, first, inverse, unit, 0.0, weights)
+            return jnp.where(info[2] > 0, d, jnp.nan)
+
+        return solved
+
+    return lax.custom_linear_solve(
+        lambda d: jax.jvp(f, (x,), (d,))[1],
+        right,
+        solve=solver(inverse, weights),
+        # On the way back, sizes are those of what is multiplied with corrections.
+        transpose_solve=solver(inverse.T, 1 / (weights + tiny)),
+    )
