@@ -389,16 +389,21 @@ def _sums(
     out: Item,
     over: Sequence[int],
     term: Callable[[Index, Index], Value],
-    inner: int,
+    inner: Callable[[int], int],
     leaps: Callable[[int], int],
 ) -> Array:
     """Sums of float64. The innermost loop goes over the terms or along an axis of the result, by which of them reads
-    with fewer leaps: `inner` for the terms, and leaps(axis)."""
+    with fewer leaps: inner(k) for axis k of the terms, and leaps(axis)."""
     long = [d for d, n in enumerate(out.shape) if n >= UNROLL]
-    if len(over) == 1 and over[0] > UNROLL and long:
-        axis = min(reversed(long), key=leaps)
-        if leaps(axis) <= inner:
-            return _summed(t, out, axis, over[0], lambda index, k: term(index, (k,)))
+    summed = [k for k, n in enumerate(over) if n != 1]
+    if len(summed) == 1 and over[summed[0]] > UNROLL and long:
+        axis, (one,) = min(reversed(long), key=leaps), summed
+        if leaps(axis) <= inner(one):
+
+            def single(index: Index, k: Any) -> Value:
+                return term(index, tuple(k if j == one else 0 for j in range(len(over))))
+
+            return _summed(t, out, axis, over[one], single)
     start = _neutral("add", out.dtype)
 
     def at(w: Block, index: Index) -> Value:
@@ -431,7 +436,7 @@ def _reduce(t: ArrayWriter, op: Op, x: Array) -> Array:
         return x.at(t.w, tuple(place[d] for d in range(len(x.shape))))
 
     if name == "add" and x.dtype == np.float64:
-        return _sums(t, out, over, entry, x.leaps(axes[-1]) if axes else 0, lambda d: x.leaps(kept[d]))
+        return _sums(t, out, over, entry, lambda k: x.leaps(axes[k]), lambda d: x.leaps(kept[d]))
     start = _neutral(name, x.dtype)
 
     def at(w: Block, index: Index) -> Value:
@@ -514,13 +519,12 @@ def _dot_general(t: ArrayWriter, op: Op, a: Array, b: Array) -> Array:
         return t.product(left, right, out.dtype)
 
     if out.dtype == np.float64:
-        inner = a.leaps(of_a[-1]) + b.leaps(of_b[-1]) if over else 0
         of = [*zip(batch_a, batch_b, strict=True), *((d, None) for d in free_a), *((None, d) for d in free_b)]
 
         def leaps(axis: int) -> int:
             return sum(x.leaps(d) for x, d in zip((a, b), of[axis], strict=True) if d is not None)
 
-        return _sums(t, out, over, term, inner, leaps)
+        return _sums(t, out, over, term, lambda k: a.leaps(of_a[k]) + b.leaps(of_b[k]), leaps)
     start = _neutral("add", out.dtype)
 
     def at(w: Block, index: Index) -> Value:
