@@ -90,6 +90,9 @@ def _solve_any(t: ArrayWriter, a: Buffer, order: Buffer, b: Buffer, x: Buffer) -
         t.loop(k, lambda m: x.set(w, (i, m), b.at(w, (source, m))))
 
     t.loop(n, ordered)
+    if k > UNROLL:
+        _substituted(t, a, x)
+        return
     # Columns of the matrix, because sums along its rows would have to wait for each other.
     w.each(
         0, n, lambda c: _subtract_along(t, x, w.put(f"add nsw i64 {c}, 1"), n, c, lambda j: a.at(w, (j, c)))
@@ -103,6 +106,105 @@ def _solve_any(t: ArrayWriter, a: Buffer, order: Buffer, b: Buffer, x: Buffer) -
     w.each(0, n, backward)
 
 
+def _substituted(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
+    """Solves L U x = b in place of many right sides; L has a unit diagonal, and the diagonal is that of U^-1.
+
+    A row of the solution is a sum over earlier rows, which stays in vector registers.
+    """
+    w, (n, k) = t.w, b.shape
+
+    def place(i: str, first: int) -> str:
+        return Buffer(b.shape, b.dtype, b.memory, b.strides, first).place(w, (i, 0))
+
+    def summed(i: str, first: Any, end: Any, columns: list[tuple[int, str]]) -> list[str]:
+        """Row i of b, minus the rows from `first` on times entries of row i of the matrix."""
+        starts = [(kind, w.put(f"load {kind}, ptr {place(i, c)}, align 8")) for c, kind in columns]
+
+        def subtract(j: str, sums: list[str]) -> list[str]:
+            factor = a.at(w, (i, j))
+            made = []
+            for total, (c, kind) in zip(sums, columns, strict=True):
+                row = w.put(f"load {kind}, ptr {place(j, c)}, align 8")
+                product = w.put(f"fmul contract {kind} {row}, {_spread(t, factor, kind)}")
+                made.append(w.put(f"fsub contract {kind} {total}, {product}"))
+            return made
+
+        return _carried(t, first, end, starts, subtract)
+
+    for first in range(0, k, _COLUMNS):
+        columns = _pieces(first, min(first + _COLUMNS, k))
+
+        def keep(i: str, sums: list[str], columns: list[tuple[int, str]] = columns) -> None:
+            for x, (c, kind) in zip(sums, columns, strict=True):
+                w.do(f"store {kind} {x}, ptr {place(i, c)}, align 8")
+
+        def forward(i: str, columns: list[tuple[int, str]] = columns, keep: Callable = keep) -> None:
+            keep(i, summed(i, 0, i, columns))
+
+        def backward(s: str, columns: list[tuple[int, str]] = columns, keep: Callable = keep) -> None:
+            i = w.put(f"sub nsw i64 {n - 1}, {s}")
+            sums, inverse = summed(i, w.put(f"add nsw i64 {i}, 1"), n, columns), a.at(w, (i, i))
+            kinds = [kind for _, kind in columns]
+            scaled = [
+                f"fmul {kind} {x}, {_spread(t, inverse, kind)}" for x, kind in zip(sums, kinds, strict=True)
+            ]
+            keep(i, [w.put(text) for text in scaled])
+
+        w.each(0, n, forward)
+        w.each(0, n, backward)
+
+
+_COLUMNS = 16
+"""The entries of a row that fit into registers together with what they are made from."""
+
+
+def _pieces(first: int, end: int) -> list[tuple[int, str]]:
+    """Columns as vectors: the first column of each, and its type."""
+    found = []
+    while first < end:
+        width = next(x for x in (4, 2, 1) if x <= end - first)
+        found.append((first, f"<{width} x double>"))
+        first += width
+    return found
+
+
+def _spread(t: ArrayWriter, x: Value, kind: str) -> str:
+    """A vector whose entries are all x."""
+    w = t.w
+    one = w.put(f"insertelement {kind} poison, double {x.text}, i32 0")
+    mask = kind.replace("double", "i32")
+    return w.put(f"shufflevector {kind} {one}, {kind} poison, {mask} zeroinitializer")
+
+
+def _carried(
+    t: ArrayWriter,
+    first: Any,
+    end: Any,
+    starts: list[tuple[str, str]],
+    body: Callable[[str, list[str]], list[str]],
+) -> list[str]:
+    """Values (type, register) that body(i, values) changes, for i from `first` up to `end`."""
+    w = t.w
+    before, head, inside, done = w.block_name, *(w.name(x) for x in ("each", "one", "all"))
+    w.do(f"br label %{head}")
+    w.block(head)
+    i, place = w.counter(first, before)
+    places = [place]
+    values = []
+    for kind, x in starts:
+        values.append(w.put(f"phi {kind} [{x}, %{before}]"))
+        places.append(len(w.lines) - 1)
+    w.do(f"br i1 {w.put(f'icmp slt i64 {i}, {end}')}, label %{inside}, label %{done}")
+    w.block(inside)
+    after = [*body(i, values)]
+    following = w.put(f"add nuw nsw i64 {i}, 1")
+    for place, x in zip(places, [following, *after], strict=True):
+        w.lines[place] += f", [{x}, %{w.block_name}]"
+    w.again(f"br label %{head}", few=True)
+    w.block(done)
+    return values
+
+
 def _scale(t: ArrayWriter, b: Buffer, i: str, factor: Value) -> None:
     """Multiplies a row."""
     w = t.w
@@ -112,19 +214,11 @@ def _scale(t: ArrayWriter, b: Buffer, i: str, factor: Value) -> None:
 def _subtract_along(
     t: ArrayWriter, b: Buffer, first: Any, end: Any, c: str, entry: Callable[[str], Value]
 ) -> None:
-    """Subtracts row c of b, times entry(j), from each row j between `first` and `end`."""
-    w, k = t.w, b.shape[1]
-    if k <= UNROLL:  # the innermost loop is over the rows
-        for m in range(k):
-            x = b.at(w, (c, m))
-            w.each(first, end, lambda j, m=m, x=x: _subtract(t, b, (j, m), entry(j), x))
-        return
-
-    def row(j: str) -> None:
-        factor = entry(j)
-        t.loop(k, lambda m: _subtract(t, b, (j, m), factor, b.at(w, (c, m))))
-
-    w.each(first, end, row)
+    """Subtracts row c of b, of few entries, times entry(j), from each row j between `first` and `end`."""
+    w = t.w
+    for m in range(b.shape[1]):
+        x = b.at(w, (c, m))
+        w.each(first, end, lambda j, m=m, x=x: _subtract(t, b, (j, m), entry(j), x))
 
 
 def _factor_positive(t: ArrayWriter, a: Buffer) -> None:
@@ -151,7 +245,10 @@ def _factor_positive(t: ArrayWriter, a: Buffer) -> None:
 
 
 def _solve_positive(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
-    w, n = t.w, b.shape[0]
+    w, (n, k) = t.w, b.shape
+    if k > UNROLL:
+        _substituted(t, a, b)
+        return
 
     def forward(c: str) -> None:
         """Row c of D^-1 L^-1 b, and what it takes from the rows below."""
