@@ -7,7 +7,7 @@ from equations import towed
 import dalembert as da
 from dalembert.kernels import Loop, choice
 from dalembert.kernels.array_loop import ArrayLoop
-from dalembert.methods import method_from_text
+from dalembert.methods import base, edla, gni, method_from_text, variational
 from dalembert.model import as_arrays
 from dalembert.simulation import engines
 
@@ -92,6 +92,27 @@ def test_code_does_not_grow_with_the_arrays(monkeypatch, spelling):
         lines.append(sum(text.count("\n") for text, _ in loop.texts))
     # Loops of up to four repetitions are written out, and lists of constants are single lines.
     assert lines[1] == pytest.approx(lines[0], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "spelling", ["gni", "gni:trapezoidal", "dla-variational", "dla-variational:gauss=2", "edla"]
+)
+@pytest.mark.parametrize("system", [da.zoo.Car(trailers=5), da.zoo.Snake(links=2, coordinates="maximal")])
+def test_approximate_jacobians_solve_the_same_equations(monkeypatch, spelling, system):
+    """More than five velocities: Broyden's method finds the roots that Newton's method finds."""
+    method = method_from_text(spelling)
+    if not method.takes(system):
+        pytest.skip(f"{spelling} does not take {type(system).__name__}")
+    runs = []
+    for many in (base.MANY, 100):
+        for module in (gni, variational, edla):
+            monkeypatch.setattr(module, "MANY", many)
+        runs.append(da.simulate(system, method, *system.start(), h=0.05, steps=40))
+    assert len(runs[0].q[0]) > base.MANY
+    # Both solve each step to rounding, of size 1e-15 in positions of size ten and velocities of size one.
+    np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(runs[0].v, runs[1].v, rtol=0, atol=1e-11)
+    assert np.max(np.abs(runs[0].q[-1] - runs[0].q[0])) > 0.1
 
 
 def test_small_systems_are_scalars_and_large_ones_arrays(monkeypatch):

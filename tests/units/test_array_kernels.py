@@ -10,11 +10,13 @@ from plain_jax import BRANCHES, EPS, collatz, compiled, complaint, latin_points,
 from user_functions import FORWARD_ONLY, FUNCTIONS
 
 import dalembert as da
-from dalembert.kernels import Unsupported, choice, over_rows, rows
+from dalembert.kernels import Unsupported, choice, outlined, over_rows, rows
+from dalembert.kernels.array_code import Program
 from dalembert.kernels.array_loop import ArrayLoop
 from dalembert.kernels.arrays import Arrays, all_ops
 from dalembert.kernels.traced import Traced
 from dalembert.model import as_arrays
+from dalembert.numerics import solve, solve_spd
 from dalembert.simulation import engines
 
 
@@ -203,6 +205,71 @@ def test_linear_algebra():
         )
 
     same(function, SQUARE, RNG.uniform(-1, 1, (6, 3)))
+
+
+@pytest.mark.parametrize("columns", [(), (1,), (4,), (7,), (35,)])
+def test_equations_with_few_and_with_many_right_sides(columns):
+    """Rows are exchanged, and blocks of sixteen columns are solved at a time; a singular matrix gives no numbers."""
+    a, b = RNG.normal(size=(11, 11)), RNG.normal(size=(11, *columns))
+    a[0, 0] = 0.0
+    spd = a @ a.T + np.eye(11)
+    same(lambda a, b: (solve(a, b), solve(a.T, 2 * b), solve(jnp.eye(11), b)), a, b)
+    same(lambda a, b: solve_spd(a, b), spd, b)
+    kernel = array_kernel(lambda a, b: (solve(a, b), solve_spd(a, b)), struct(11, 11), struct(11, *columns))
+    assert not any(np.any(np.isfinite(x)) for x in kernel(np.ones((11, 11)), b)[1:])
+    assert not np.all(np.isfinite(kernel(np.zeros((11, 11)), b)[0]))
+
+
+def mixed(x, a):
+    """Loops within loops, branches, and numbers that one part makes and a later one needs."""
+
+    def smaller(carry):
+        y, k = carry
+        y = lax.cond(k % 2 == 0, lambda: jnp.sin(a @ y), lambda: y - 0.1 * jnp.sum(y) * x)
+        return y / jnp.sqrt(1 + jnp.sum(y * y)), k + 1
+
+    y, count = lax.while_loop(lambda c: (jnp.sum(c[0] ** 2) > 0.01) & (c[1] < 9), smaller, (x, 0))
+    size, most, product = jnp.sum(x * x), jnp.max(x), jnp.prod(x)
+    total, rows = lax.scan(lambda s, row: (s + jnp.sum(row * y), jnp.cos(row) * s), jnp.sum(x), a)
+    solved = jnp.where(total > size, solve(a + 9 * jnp.eye(5), y), most * rows[0])
+    return y, count, total * rows @ x, solved, product * rows.T
+
+
+@pytest.mark.parametrize("part", [1, 12, 60])
+def test_long_functions_are_made_of_parts(monkeypatch, part):
+    """However short the parts are, the results are those of one function; numbers and places cross between them."""
+    x, a, several = RNG.normal(size=5), RNG.normal(size=(5, 5)), False
+    for function in (mixed, lambda x, a: jax.jvp(lambda x: mixed(x, a)[2:], (x,), (x,))):
+        whole = same(function, x, a)
+        monkeypatch.setattr(outlined, "LONG", 2 * part)
+        monkeypatch.setattr(outlined, "PART", part)
+        traced = Traced(function, struct(5), struct(5, 5))
+        text = Program.of(traced).text("whole")[0]
+        assert text.count("define internal") > 3
+        several |= " = call {" in text
+        # The parts add the same numbers; only vectors of LLVM may take their terms in another order.
+        for got, want in zip(jax.tree.leaves(same(function, x, a)), jax.tree.leaves(whole), strict=True):
+            np.testing.assert_allclose(got, want, rtol=0, atol=32 * EPS * max(1, np.max(np.abs(want))))
+        monkeypatch.undo()
+    assert several or part == 1  # some parts make several numbers that later ones need
+
+
+def test_types_that_cross_between_parts():
+    """The type of a value is read from the instruction that makes it."""
+    for text, kind in {
+        "fadd contract double %a, %b": "double",
+        "fcmp olt double %a, %b": "i1",
+        "icmp slt <4 x i64> %a, %b": "<4 x i1>",
+        "select i1 %c, i64 0, i64 %k": "i64",
+        "sitofp i32 %k to double": "double",
+        "fptosi <4 x double> %x to <4 x i32>": "<4 x i32>",
+        "extractelement <4 x double> %x, i32 2": "double",
+        "getelementptr inbounds double, ptr %m, i64 3": "ptr",
+        "call i32 @llvm.fptosi.sat.i32.f64(double %x)": "i32",
+        "phi i64 [0, %entry], [%k, %loop]": "i64",
+        "load i8, ptr %m": "i8",
+    }.items():
+        assert outlined.type_of(text) == kind
 
 
 def test_linear_algebra_in_reverse():

@@ -8,6 +8,9 @@ from hurry import compiled
 from systems import make
 
 import dalembert as da
+from dalembert.methods import State
+from dalembert.model import as_arrays
+from dalembert.simulation import differentiable
 
 METHODS = [
     da.LeapFrog(),
@@ -82,6 +85,49 @@ def test_reference_is_differentiable_in_reverse():
     assert float(compiled(jax.grad(end), 0.5)(0.5)) == pytest.approx(
         (float(end(0.5 + d)) - float(end(0.5 - d))) / (2 * d), abs=1e-7
     )
+
+
+@pytest.mark.parametrize("spelling", ["frame", "dla01@4"])
+@pytest.mark.parametrize("steps", [0, 1, 15, 16, 17, 32, 41])
+def test_runs_of_several_segments(monkeypatch, spelling, steps):
+    """However many steps are kept at a time, and wherever the last ones begin."""
+    method = da.methods.method_from_text(spelling)
+    system = da.zoo.PendulumCVT()
+    q0, v0 = system.start()
+
+    def end(v):
+        sol = da.simulate(system, method, q0, v, h=0.1, steps=steps, save_every=5)
+        return jnp.sum(sol.q * jnp.cos(jnp.arange(3.0)) + sol.v**2)
+
+    whole = jax.grad(end)(v0)
+    monkeypatch.setattr(differentiable, "SEGMENT", 16)
+    # The same steps from the same states, in the same order.
+    np.testing.assert_array_equal(jax.grad(end)(v0), whole)
+
+
+@pytest.mark.parametrize("segment", [8, 4096])
+def test_a_run_that_fails(monkeypatch, segment):
+    """The rows after a failure repeat the last good state, and so do their derivatives, in whatever segment it is."""
+    monkeypatch.setattr(differentiable, "SEGMENT", segment)
+
+    # The fall towards x = 0, beyond which the potential is not defined.
+    system = da.system(
+        coordinates=("x", "y"), metric=lambda q: jnp.eye(2), potential=lambda q: jnp.sqrt(q[0]) + q[0] * q[1]
+    )
+
+    def last(v, steps):
+        start = State(jnp.array([1.0, 0.0]), v, jnp.zeros(()))
+        (_, _, done), rows = differentiable.differentiable_run(
+            as_arrays(system), as_arrays(da.GNI()), start, jnp.asarray(0.1), steps, 1
+        )
+        return rows.q[-1, 0] + 2 * rows.q[-1, 1], done
+
+    v = jnp.array([-0.3, 1.0])
+    made = int(last(v, 60)[1])
+    assert 8 < made < 50
+    found = [jax.grad(lambda v, k=k: last(v, k)[0])(v) for k in (60, made)]
+    np.testing.assert_array_equal(*found)
+    assert np.all(np.isfinite(found))
 
 
 def test_parameters_of_function_systems():

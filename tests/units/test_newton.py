@@ -60,6 +60,42 @@ def test_derivatives_are_those_of_the_implicit_function(quasi):
     np.testing.assert_allclose(jax.jacrev(root)(1.3), expected, rtol=1e-13)
 
 
+def test_derivatives_of_many_unknowns_take_products_with_the_jacobian():
+    """First and second derivatives, forward, in reverse and of members, as with the Jacobian written down."""
+    turn = jnp.asarray(np.random.default_rng(5).normal(size=(12, 12)) / 20)
+
+    def equations(x, p):
+        return x + turn @ jnp.sin(x * p[0]) + 0.1 * jnp.cos(x) * p[1] - jnp.arange(12.0) / 12
+
+    def root(p, rough):
+        slope = (lambda: jnp.eye(12)) if rough else None
+        return newton(
+            lambda x: equations(x, p), jnp.zeros(12), jnp.array(1.0), slope, weights=jnp.arange(1, 13.0)
+        )[0]
+
+    p = jnp.array([1.2, 0.7])
+    written = str(jax.make_jaxpr(jax.jacfwd(root), static_argnums=1)(p, True))
+    assert "custom_linear_solve" in written
+    for of in (jax.jacfwd, jax.jacrev, lambda f: jax.jacfwd(jax.jacrev(f))):
+        ours, exact = (jax.jit(of(lambda p, rough=rough: root(p, rough)))(p) for rough in (True, False))
+        np.testing.assert_allclose(
+            ours, exact, rtol=0, atol=1e-14
+        )  # numbers of size one, equations solved to 1e-16
+    many = jnp.stack([p, p + 0.1, p - 0.2])
+    ours, exact = (jax.vmap(jax.grad(lambda p, r=r: jnp.sum(root(p, r) ** 2)))(many) for r in (True, False))
+    np.testing.assert_allclose(ours, exact, rtol=0, atol=1e-14)
+
+
+def test_the_derivative_of_a_root_where_the_jacobian_is_singular_is_no_number():
+    """x^3 = p has its root at zero, where the slope vanishes; dividing by it, or iterating, must not give a number."""
+
+    def root(p):
+        return newton(lambda x: x**3 - p, jnp.zeros(9), jnp.array(1.0), lambda: jnp.eye(9))[0]
+
+    assert not np.any(np.isfinite(jax.jacfwd(root)(jnp.zeros(9)).diagonal()))
+    assert not np.any(np.isfinite(jax.grad(lambda p: jnp.sum(root(p)))(jnp.zeros(9))))
+
+
 def test_a_large_correction_after_a_small_one_is_no_root():
     """There is none: from the left the function points across the jump, and from the right far to the left."""
 

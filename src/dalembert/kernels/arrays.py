@@ -51,8 +51,9 @@ class Item:
     @property
     def is_identity(self) -> bool:
         """Whether it is known to be an identity matrix."""
-        square = self.value is not None and len(self.shape) == 2 and self.shape[0] == self.shape[1]
-        return square and np.array_equal(self.value, np.eye(len(self.value)))
+        if self.value is None or len(self.shape) != 2:
+            return False
+        return np.array_equal(self.value, np.eye(*self.shape))
 
     def is_all(self, number: float) -> bool:
         """Whether every entry is known to be this number."""
