@@ -16,7 +16,7 @@ from dalembert.kernels.array_loop import ArrayLoop
 from dalembert.kernels.arrays import Arrays, all_ops
 from dalembert.kernels.traced import Traced
 from dalembert.model import as_arrays
-from dalembert.numerics import solve, solve_spd
+from dalembert.numerics import matmul, solve, solve_spd
 from dalembert.simulation import engines
 
 
@@ -134,6 +134,34 @@ def test_products():
         )
 
     same(function, MATRIX, MATRIX.T @ RNG.uniform(-1, 1, (7, 4)), np.arange(12).reshape(3, 4))
+
+
+@pytest.mark.parametrize("width", [5, 8, 31, 32, 33, 71])
+def test_products_with_long_rows(width):
+    """Rows in vector registers, 32 entries at a time: either factor may have them, slices and transposes included."""
+
+    def function(x, y, many):
+        return (
+            x @ y,
+            (x @ y).T @ x,
+            y.T @ x.T,
+            x[::2] @ y[:, ::-1],
+            x[:, 1:] @ y[1:, 2:],
+            y.T[:, :3] @ x[:3],
+            jnp.sin(x) @ y,
+            x @ jnp.cos(y),
+            matmul(x, y) + matmul(y.T, x.T).T,
+            jnp.einsum("bik,kj->bij", many, y),
+            jnp.einsum("bik,bkj->bij", many, many.transpose(0, 2, 1)),
+            jnp.einsum("bik,bkj->bji", many, many.transpose(0, 2, 1)),
+            jnp.einsum("bik,bik->bk", many, many),
+            jnp.einsum("bik,bi->kb", many[:1], many[:1, :, 0]),
+        )
+
+    x, y = RNG.uniform(-1, 1, (9, 6)), RNG.uniform(-1, 1, (6, width))
+    same(function, x, y, RNG.uniform(-1, 1, (2, 7, 6)))
+    same(jax.jacfwd(lambda x: matmul(x, y)), x)
+    same(jax.grad(lambda y: jnp.sum(jnp.sin(matmul(x, y)))), y)
 
 
 @pytest.mark.parametrize("number", [3, 4, 7, 8, 13])

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,23 @@ from dalembert.kernels.array_solvers import (
     solve_positive,
     substitution,
 )
-from dalembert.kernels.array_writer import LANES, UNROLL, Array, ArrayWriter, Buffer, Index, Lazy, Single
+from dalembert.kernels.array_writer import (
+    LANES,
+    UNROLL,
+    Array,
+    ArrayWriter,
+    Buffer,
+    Index,
+    Lazy,
+    Single,
+    strides_of,
+)
 from dalembert.kernels.arrays import Item, Op
 from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.interpret import ELEMENTWISE
 from dalembert.kernels.llvm import Value, literal
 from dalembert.kernels.native import Block
+from dalembert.kernels.vectors import COLUMNS, carried, pieces, spread
 
 RULES: dict[str, Callable] = {}
 
@@ -399,11 +411,7 @@ def _sums(
     if len(summed) == 1 and over[summed[0]] > UNROLL and long:
         axis, (one,) = min(reversed(long), key=leaps), summed
         if leaps(axis) <= inner(one):
-
-            def single(index: Index, k: Any) -> Value:
-                return term(index, tuple(k if j == one else 0 for j in range(len(over))))
-
-            return _summed(t, out, axis, over[one], single)
+            return _summed(t, out, axis, over[one], lambda index, k: term(index, _one_of(len(over), one, k)))
     start = _neutral("add", out.dtype)
 
     def at(w: Block, index: Index) -> Value:
@@ -501,6 +509,47 @@ def _arg(t: ArrayWriter, op: Op, x: Array) -> Array:
     return t.stored(Lazy(op.results[0].shape, kind, at, free=False))
 
 
+def _products(
+    t: ArrayWriter,
+    out: Item,
+    axis: int,
+    count: int,
+    factor: Callable[[Index, Any], Value],
+    row: Callable[[Index, Any], str],
+) -> Array:
+    """Sums over k of factor(index, k) times row(index, k), which follows its memory along an axis of the result.
+
+    The sums stay in vector registers.
+    """
+    w, width = t.w, out.shape[axis]
+    others = [n for d, n in enumerate(out.shape) if d != axis]
+    strides = list(strides_of([*others, width])[:-1])
+    strides.insert(axis, 1)
+    total = Buffer(out.shape, out.dtype, t.new((*others, width), out.dtype).memory, strides)
+
+    def one(index: Index) -> None:
+        for first in range(0, width, COLUMNS):
+            columns = pieces(first, min(first + COLUMNS, width))
+
+            def place(c: int) -> Index:
+                return (*index[:axis], c, *index[axis:])
+
+            def add(k: str, sums: list[str], columns: list[tuple[int, str]] = columns) -> list[str]:
+                x, made = factor(place(columns[0][0]), k), []
+                for now, (c, kind) in zip(sums, columns, strict=True):
+                    entries = w.put(f"load {kind}, ptr {row(place(c), k)}, align 8")
+                    product = w.put(f"fmul contract {kind} {entries}, {spread(w, x, kind)}")
+                    made.append(w.put(f"fadd contract {kind} {now}, {product}"))
+                return made
+
+            sums = carried(w, 0, count, [(kind, "zeroinitializer") for _, kind in columns], add)
+            for x, (c, kind) in zip(sums, columns, strict=True):
+                w.do(f"store {kind} {x}, ptr {total.place(w, place(c))}, align 8")
+
+    t.nest(others, one)
+    return total
+
+
 @rule("dot_general")
 def _dot_general(t: ArrayWriter, op: Op, a: Array, b: Array) -> Array:
     (of_a, of_b), (batch_a, batch_b) = op.params["dimension_numbers"]
@@ -511,26 +560,51 @@ def _dot_general(t: ArrayWriter, op: Op, a: Array, b: Array) -> Array:
     over, n = [a.shape[d] for d in of_a], len(batch_a)
     k = n + len(free_a)
 
+    def in_a(index: Index, inner: Index) -> Index:
+        place = dict(zip([*batch_a, *free_a, *of_a], [*index[:k], *inner], strict=True))
+        return tuple(place[d] for d in range(len(a.shape)))
+
+    def in_b(index: Index, inner: Index) -> Index:
+        place = dict(zip([*batch_b, *free_b, *of_b], [*index[:n], *index[k:], *inner], strict=True))
+        return tuple(place[d] for d in range(len(b.shape)))
+
     def term(index: Index, inner: Index) -> Value:
-        place_a = dict(zip([*batch_a, *free_a, *of_a], [*index[:k], *inner], strict=True))
-        place_b = dict(zip([*batch_b, *free_b, *of_b], [*index[:n], *index[k:], *inner], strict=True))
-        left = a.at(w, tuple(place_a[d] for d in range(len(a.shape))))
-        right = b.at(w, tuple(place_b[d] for d in range(len(b.shape))))
-        return t.product(left, right, out.dtype)
+        return t.product(a.at(w, in_a(index, inner)), b.at(w, in_b(index, inner)), out.dtype)
 
-    if out.dtype == np.float64:
-        of = [*zip(batch_a, batch_b, strict=True), *((d, None) for d in free_a), *((None, d) for d in free_b)]
+    if out.dtype != np.float64:
+        start = _neutral("add", out.dtype)
 
-        def leaps(axis: int) -> int:
-            return sum(x.leaps(d) for x, d in zip((a, b), of[axis], strict=True) if d is not None)
+        def at(w: Block, index: Index) -> Value:
+            return _accumulated(t, "add", start, out.dtype, over, lambda inner: term(index, inner))
 
-        return _sums(t, out, over, term, lambda k: a.leaps(of_a[k]) + b.leaps(of_b[k]), leaps)
-    start = _neutral("add", out.dtype)
+        return t.stored(Lazy(out.shape, out.dtype, at, free=False))
+    of = [*zip(batch_a, batch_b, strict=True), *((d, None) for d in free_a), *((None, d) for d in free_b)]
+    long = [j for j, count in enumerate(over) if count != 1]
+    if len(long) == 1 and over[long[0]] > UNROLL:
+        inside = partial(_one_of, len(over), long[0])
+        for axis in reversed(range(len(out.shape))):
+            for rows, d, places, other, others in (
+                (a, of[axis][0], in_a, b, in_b),
+                (b, of[axis][1], in_b, a, in_a),
+            ):
+                if d is None or None not in of[axis] or out.shape[axis] <= UNROLL:
+                    continue
+                if isinstance(rows, Buffer) and rows.strides[d] == 1:
+                    return _products(
+                        t, out, axis, over[long[0]],
+                        lambda index, k, x=other, at=others: x.at(w, at(index, inside(k))),
+                        lambda index, k, x=rows, at=places: x.place(w, at(index, inside(k))),
+                    )  # fmt: skip
 
-    def at(w: Block, index: Index) -> Value:
-        return _accumulated(t, "add", start, out.dtype, over, lambda inner: term(index, inner))
+    def leaps(axis: int) -> int:
+        return sum(x.leaps(d) for x, d in zip((a, b), of[axis], strict=True) if d is not None)
 
-    return t.stored(Lazy(out.shape, out.dtype, at, free=False))
+    return _sums(t, out, over, term, lambda k: a.leaps(of_a[k]) + b.leaps(of_b[k]), leaps)
+
+
+def _one_of(count: int, which: int, k: Any) -> Index:
+    """The index k on one of several axes, of which the others have one entry."""
+    return tuple(k if j == which else 0 for j in range(count))
 
 
 # Indexing by numbers that are computed.

@@ -7,6 +7,7 @@ import numpy as np
 
 from dalembert.kernels.array_writer import UNROLL, ArrayWriter, Buffer, Memory
 from dalembert.kernels.llvm import Value, literal
+from dalembert.kernels.vectors import COLUMNS, carried, pieces, spread
 from dalembert.numerics import pivot_floor
 
 NAN = literal(np.float64(np.nan))
@@ -125,14 +126,14 @@ def _substituted(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
             made = []
             for total, (c, kind) in zip(sums, columns, strict=True):
                 row = w.put(f"load {kind}, ptr {place(j, c)}, align 8")
-                product = w.put(f"fmul contract {kind} {row}, {_spread(t, factor, kind)}")
+                product = w.put(f"fmul contract {kind} {row}, {spread(w, factor, kind)}")
                 made.append(w.put(f"fsub contract {kind} {total}, {product}"))
             return made
 
-        return _carried(t, first, end, starts, subtract)
+        return carried(w, first, end, starts, subtract)
 
-    for first in range(0, k, _COLUMNS):
-        columns = _pieces(first, min(first + _COLUMNS, k))
+    for first in range(0, k, COLUMNS):
+        columns = pieces(first, min(first + COLUMNS, k))
 
         def keep(i: str, sums: list[str], columns: list[tuple[int, str]] = columns) -> None:
             for x, (c, kind) in zip(sums, columns, strict=True):
@@ -146,63 +147,12 @@ def _substituted(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
             sums, inverse = summed(i, w.put(f"add nsw i64 {i}, 1"), n, columns), a.at(w, (i, i))
             kinds = [kind for _, kind in columns]
             scaled = [
-                f"fmul {kind} {x}, {_spread(t, inverse, kind)}" for x, kind in zip(sums, kinds, strict=True)
+                f"fmul {kind} {x}, {spread(w, inverse, kind)}" for x, kind in zip(sums, kinds, strict=True)
             ]
             keep(i, [w.put(text) for text in scaled])
 
         w.each(0, n, forward)
         w.each(0, n, backward)
-
-
-_COLUMNS = 16
-"""The entries of a row that fit into registers together with what they are made from."""
-
-
-def _pieces(first: int, end: int) -> list[tuple[int, str]]:
-    """Columns as vectors: the first column of each, and its type."""
-    found = []
-    while first < end:
-        width = next(x for x in (4, 2, 1) if x <= end - first)
-        found.append((first, f"<{width} x double>"))
-        first += width
-    return found
-
-
-def _spread(t: ArrayWriter, x: Value, kind: str) -> str:
-    """A vector whose entries are all x."""
-    w = t.w
-    one = w.put(f"insertelement {kind} poison, double {x.text}, i32 0")
-    mask = kind.replace("double", "i32")
-    return w.put(f"shufflevector {kind} {one}, {kind} poison, {mask} zeroinitializer")
-
-
-def _carried(
-    t: ArrayWriter,
-    first: Any,
-    end: Any,
-    starts: list[tuple[str, str]],
-    body: Callable[[str, list[str]], list[str]],
-) -> list[str]:
-    """Values (type, register) that body(i, values) changes, for i from `first` up to `end`."""
-    w = t.w
-    before, head, inside, done = w.block_name, *(w.name(x) for x in ("each", "one", "all"))
-    w.do(f"br label %{head}")
-    w.block(head)
-    i, place = w.counter(first, before)
-    places = [place]
-    values = []
-    for kind, x in starts:
-        values.append(w.put(f"phi {kind} [{x}, %{before}]"))
-        places.append(len(w.lines) - 1)
-    w.do(f"br i1 {w.put(f'icmp slt i64 {i}, {end}')}, label %{inside}, label %{done}")
-    w.block(inside)
-    after = [*body(i, values)]
-    following = w.put(f"add nuw nsw i64 {i}, 1")
-    for place, x in zip(places, [following, *after], strict=True):
-        w.lines[place] += f", [{x}, %{w.block_name}]"
-    w.again(f"br label %{head}", few=True)
-    w.block(done)
-    return values
 
 
 def _scale(t: ArrayWriter, b: Buffer, i: str, factor: Value) -> None:

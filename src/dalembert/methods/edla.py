@@ -44,7 +44,7 @@ from dalembert.model import (
     lower,
     total_energy,
 )
-from dalembert.numerics import matvec, newton, solve, solve_spd
+from dalembert.numerics import matvec, solve, solve_spd
 
 
 class EDLAMemory(NamedTuple):
@@ -196,10 +196,9 @@ class EDLA(Method):
         sizes = jax.tree.map(lax.stop_gradient, (guess, scale, last, memory.before))
         found = search(lambda h, x: self.eliminated(there, at, h, x), *sizes, continuation=self.continuation)
         continued = found.continued
-        h1, x, report = self._polished(m, s, found, scale, last)
+        h1, x, schur, report = self._polished(m, s, found, scale, last)
         u, kick = x[:n], x[n:] / size
         q1 = self.discrete_lagrangian.moved(m, s.q, u, h1)
-        schur = self._schur(m, s, h1, u, kick)
         # The relative error of the step size is eps E/(h S).
         lost = 1e3 * jnp.finfo(q1.dtype).eps * scale > jnp.abs(h1 * schur)
         lost = lost & (found.status == Status.OK.code) & ~continued
@@ -218,40 +217,42 @@ class EDLA(Method):
         )  # fmt: skip
         return new._replace(v=v1), memory, report
 
-    def _polished(self, m: Mechanics, s: Start, found: Any, scale: Array, last: Array):
-        """The root, refined by Newton's method for all unknowns together, which also provides derivatives."""
+    def _polished(
+        self, m: Mechanics, s: Start, found: Any, scale: Array, last: Array
+    ) -> tuple[Array, Array, Array, Report]:
+        """The root, refined by a step of Newton's method for all unknowns together, which also provides derivatives.
+
+        Also S = J_hh - J_hy J_yy^-1 J_yh: the derivative of the energy residual with u and kick eliminated.
+        """
         n, size = s.v.shape[0], s.size
         # One measure for all: both steps and energies are in units of velocity.
         tiny = jnp.finfo(s.q.dtype).tiny
         speed = lax.stop_gradient(jnp.sum(jnp.abs(s.v)) + jnp.sum(jnp.abs(found.x[:n]))) + tiny
         tick, rate = lax.stop_gradient(last / speed), lax.stop_gradient(speed / (scale + tiny))
 
-        def equations(y):
+        def equations(m, s, y):
             energy, rest = self.residuals(m, s, y[0] * tick, y[1 : n + 1], y[n + 1 :] / size)
             return jnp.concatenate([(energy * rate)[None], rest])
 
-        guess = jnp.concatenate([(found.h / tick)[None], found.x])
-        y, info = newton(equations, guess, 1 / speed, noise=1e-6)
-        near = jnp.abs(y[0] * tick - found.h) <= 1e-3 * found.h
-        good = info.converged & near & ~found.continued
-        better = good & (jnp.abs(equations(y)[0]) < jnp.abs(equations(guess)[0]))
-        # If the refined root is no better, the value stays as found, with the derivatives of the refined root.
-        same = jnp.where(good, y, guess)
-        y = jnp.where(better, y, same + lax.stop_gradient(guess - same))
-        residual = jnp.where(found.continued, jnp.abs(found.e) / scale, jnp.abs(equations(y)[0]) / speed)
-        report = Report(residual, found.tries + info.iterations, found.status == Status.OK.code)
-        return y[0] * tick, y[1:], report
+        def jacobian(m, s, y):
+            return jax.jacfwd(partial(equations, m, s))(y)
 
-    def _schur(self, m: Mechanics, s: Start, h: Array, u: Array, kick: Array) -> Array:
-        """S = J_hh - J_hy J_yy^-1 J_yh: the derivative of the energy residual with u and kick eliminated."""
-        n = u.shape[0]
-
-        def equations(x):
-            energy, rest = self.residuals(m, s, x[0], x[1 : n + 1], x[n + 1 :])
-            return jnp.concatenate([energy[None], rest])
-
-        jacobian = jax.jacfwd(equations)(jnp.concatenate([h[None], u, kick]))
-        return jacobian[0, 0] - jnp.sum(jacobian[0, 1:] * solve(jacobian[1:, 1:], jacobian[1:, 0]))
+        guess = lax.stop_gradient(jnp.concatenate([(found.h / tick)[None], found.x]))
+        there, value = jacobian(*lax.stop_gradient((m, s)), guess), equations(m, s, guess)
+        y = guess - solve(there, value)
+        near = jnp.isfinite(jnp.sum(y)) & (jnp.abs(y[0] * tick - found.h) <= 1e-3 * found.h)
+        good = near & ~found.continued
+        after = jnp.abs(equations(m, s, y)[0])
+        better = good & (after < jnp.abs(value[0]))
+        # The value where the Jacobian is already known, with the derivatives of the refined root.
+        same = _moving_with(guess, jnp.where(good, y, guess))
+        known = jacobian(m, s, same)
+        schur = known[0, 0] - jnp.sum(known[0, 1:] * solve(known[1:, 1:], known[1:, 0]))
+        y = jnp.where(better, y, same)
+        residual = jnp.where(better, after, jnp.abs(value[0])) / speed
+        residual = jnp.where(found.continued, jnp.abs(found.e) / scale, residual)
+        report = Report(residual, found.tries + 1, found.status == Status.OK.code)
+        return y[0] * tick, y[1:], schur / (rate * tick), report
 
     def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Any, EDLAMemory]:
         state = State(q, u, jnp.zeros((), q.dtype))
@@ -311,6 +312,14 @@ class EDLA(Method):
         options += ["continuation"] * self.continuation + ["unpinned"] * (not self.pin)
         return f"edla:{','.join(options)}" if options else "edla"
 
+
+@jax.custom_jvp
+def _moving_with(x: Array, other: Array) -> Array:
+    """x, with the derivatives of the other."""
+    return x
+
+
+_moving_with.defjvp(lambda primals, tangents: (primals[0], tangents[1]))
 
 _POINTS = 12
 _RATIO = 10 ** (1 / _POINTS)

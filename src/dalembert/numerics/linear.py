@@ -24,7 +24,9 @@ def matvec(a: Array, x: Array) -> Array:
 
 
 def matmul(a: Array, b: Array) -> Array:
-    """The product a b of two small matrices."""
+    """The product a b."""
+    if max(*a.shape, *b.shape) > UNROLLED:
+        return lax.dot_general(a, b, (((1,), (0,)), ((), ())))
     shape = (a.shape[0], a.shape[1], b.shape[1])
     left, right = lax.broadcast_in_dim(a, shape, (0, 1)), lax.broadcast_in_dim(b, shape, (1, 2))
     return lax.reduce_sum(lax.mul(left, right), axes=(1,))
