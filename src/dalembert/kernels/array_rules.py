@@ -33,7 +33,7 @@ from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.interpret import ELEMENTWISE
 from dalembert.kernels.llvm import Value, literal
 from dalembert.kernels.native import Block
-from dalembert.kernels.vectors import COLUMNS, carried, pieces, spread
+from dalembert.kernels.vectors import blocks, carried, spread
 
 RULES: dict[str, Callable] = {}
 
@@ -528,14 +528,12 @@ def _products(
     total = Buffer(out.shape, out.dtype, t.new((*others, width), out.dtype).memory, strides)
 
     def one(index: Index) -> None:
-        for first in range(0, width, COLUMNS):
-            columns = pieces(first, min(first + COLUMNS, width))
-
+        def block(start: Any, columns: list[tuple[int, str]]) -> None:
             def place(c: int) -> Index:
-                return (*index[:axis], c, *index[axis:])
+                return (*index[:axis], t.plus(start, c), *index[axis:])
 
-            def add(k: str, sums: list[str], columns: list[tuple[int, str]] = columns) -> list[str]:
-                x, made = factor(place(columns[0][0]), k), []
+            def add(k: str, sums: list[str]) -> list[str]:
+                x, made = factor(place(0), k), []
                 for now, (c, kind) in zip(sums, columns, strict=True):
                     entries = w.put(f"load {kind}, ptr {row(place(c), k)}, align 8")
                     product = w.put(f"fmul contract {kind} {entries}, {spread(w, x, kind)}")
@@ -545,6 +543,8 @@ def _products(
             sums = carried(w, 0, count, [(kind, "zeroinitializer") for _, kind in columns], add)
             for x, (c, kind) in zip(sums, columns, strict=True):
                 w.do(f"store {kind} {x}, ptr {total.place(w, place(c))}, align 8")
+
+        blocks(t, width, block)
 
     t.nest(others, one)
     return total

@@ -7,7 +7,7 @@ import numpy as np
 
 from dalembert.kernels.array_writer import UNROLL, ArrayWriter, Buffer, Memory
 from dalembert.kernels.llvm import Value, literal
-from dalembert.kernels.vectors import COLUMNS, carried, pieces, spread
+from dalembert.kernels.vectors import blocks, carried, spread
 from dalembert.numerics import pivot_floor
 
 NAN = literal(np.float64(np.nan))
@@ -114,45 +114,38 @@ def _substituted(t: ArrayWriter, a: Buffer, b: Buffer) -> None:
     """
     w, (n, k) = t.w, b.shape
 
-    def place(i: str, first: int) -> str:
-        return Buffer(b.shape, b.dtype, b.memory, b.strides, first).place(w, (i, 0))
+    def block(start: Any, columns: list[tuple[int, str]]) -> None:
+        def place(i: str, c: int) -> str:
+            return b.place(w, (i, t.plus(start, c)))
 
-    def summed(i: str, first: Any, end: Any, columns: list[tuple[int, str]]) -> list[str]:
-        """Row i of b, minus the rows from `first` on times entries of row i of the matrix."""
-        starts = [(kind, w.put(f"load {kind}, ptr {place(i, c)}, align 8")) for c, kind in columns]
+        def summed(i: str, first: Any, end: Any) -> list[str]:
+            """Row i of b, minus the rows from `first` on times entries of row i of the matrix."""
+            starts = [(kind, w.put(f"load {kind}, ptr {place(i, c)}, align 8")) for c, kind in columns]
 
-        def subtract(j: str, sums: list[str]) -> list[str]:
-            factor = a.at(w, (i, j))
-            made = []
-            for total, (c, kind) in zip(sums, columns, strict=True):
-                row = w.put(f"load {kind}, ptr {place(j, c)}, align 8")
-                product = w.put(f"fmul contract {kind} {row}, {spread(w, factor, kind)}")
-                made.append(w.put(f"fsub contract {kind} {total}, {product}"))
-            return made
+            def subtract(j: str, sums: list[str]) -> list[str]:
+                factor, made = a.at(w, (i, j)), []
+                for total, (c, kind) in zip(sums, columns, strict=True):
+                    row = w.put(f"load {kind}, ptr {place(j, c)}, align 8")
+                    product = w.put(f"fmul contract {kind} {row}, {spread(w, factor, kind)}")
+                    made.append(w.put(f"fsub contract {kind} {total}, {product}"))
+                return made
 
-        return carried(w, first, end, starts, subtract)
+            return carried(w, first, end, starts, subtract)
 
-    for first in range(0, k, COLUMNS):
-        columns = pieces(first, min(first + COLUMNS, k))
-
-        def keep(i: str, sums: list[str], columns: list[tuple[int, str]] = columns) -> None:
+        def keep(i: str, sums: list[str]) -> None:
             for x, (c, kind) in zip(sums, columns, strict=True):
                 w.do(f"store {kind} {x}, ptr {place(i, c)}, align 8")
 
-        def forward(i: str, columns: list[tuple[int, str]] = columns, keep: Callable = keep) -> None:
-            keep(i, summed(i, 0, i, columns))
-
-        def backward(s: str, columns: list[tuple[int, str]] = columns, keep: Callable = keep) -> None:
+        def backward(s: str) -> None:
             i = w.put(f"sub nsw i64 {n - 1}, {s}")
-            sums, inverse = summed(i, w.put(f"add nsw i64 {i}, 1"), n, columns), a.at(w, (i, i))
-            kinds = [kind for _, kind in columns]
-            scaled = [
-                f"fmul {kind} {x}, {spread(w, inverse, kind)}" for x, kind in zip(sums, kinds, strict=True)
-            ]
-            keep(i, [w.put(text) for text in scaled])
+            sums, inverse = summed(i, w.put(f"add nsw i64 {i}, 1"), n), a.at(w, (i, i))
+            pairs = zip(sums, columns, strict=True)
+            keep(i, [w.put(f"fmul {kind} {x}, {spread(w, inverse, kind)}") for x, (_, kind) in pairs])
 
-        w.each(0, n, forward)
+        w.each(0, n, lambda i: keep(i, summed(i, 0, i)))
         w.each(0, n, backward)
+
+    blocks(t, k, block)
 
 
 def _scale(t: ArrayWriter, b: Buffer, i: str, factor: Value) -> None:

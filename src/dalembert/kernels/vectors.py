@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dalembert.kernels.array_writer import ArrayWriter
 from dalembert.kernels.llvm import Value
 from dalembert.kernels.native import Block
 
@@ -10,13 +11,20 @@ COLUMNS = 32
 """The entries of a row that stay in registers while numbers are added to them."""
 
 
-def pieces(first: int, end: int) -> list[tuple[int, str]]:
-    """Columns as vectors: the first column of each, and its type."""
-    found = []
-    while first < end:
-        width = next(x for x in (4, 2, 1) if x <= end - first)
-        found.append((first, f"<{width} x double>"))
-        first += width
+def blocks(t: ArrayWriter, width: int, body: Callable[[Any, list[tuple[int, str]]], None]) -> None:
+    """Writes body(start, vectors) for all blocks of a row; a vector is its first column after `start`, and its type."""
+    whole, rest = divmod(width, COLUMNS)
+    t.loop(whole, lambda i: body(t.times(i, COLUMNS), _vectors(COLUMNS)), 1)
+    if rest:
+        body(whole * COLUMNS, _vectors(rest))
+
+
+def _vectors(width: int) -> list[tuple[int, str]]:
+    found, first = [], 0
+    while first < width:
+        size = next(x for x in (4, 2, 1) if x <= width - first)
+        found.append((first, f"<{size} x double>"))
+        first += size
     return found
 
 
