@@ -272,6 +272,26 @@ def test_a_page_with_a_figure(tmp_path):
     assert image.stat().st_size > 5000
 
 
+def test_a_page_from_several_runs(tmp_path):
+    """A section of another run takes the place of that of the first, and says on which machine it was measured."""
+    paths = []
+    for cpu, words in (("First CPU", "Old words."), ("Second CPU", "New words.")):
+        found = run([], Settings.short(), lambda s: None)
+        found["machine"]["cpu"] = cpu
+        found["sections"]["tag"] = Section("tag", words).to_json()
+        if cpu == "First CPU":
+            found["sections"]["gpu"] = Section("gpu", "Its words.").to_json()
+        paths.append(tmp_path / f"{cpu}.json")
+        paths[-1].write_text(json.dumps(found))
+    report.write(paths[0], tmp_path / "page.md", paths[1:])
+    page = (tmp_path / "page.md").read_text()
+    assert "Old words." not in page
+    whole, _, tag = page.partition("New words.")
+    assert "First CPU" in whole
+    assert "Measured in a run of its own. Machine: Second CPU" in tag
+    assert "Second CPU" not in whole + tag.partition("Its words.")[2]
+
+
 def test_the_command_refuses_unknown_sections(tmp_path):
     done = called("bench", "--only", "typo", cwd=tmp_path)
     assert done.returncode == 1

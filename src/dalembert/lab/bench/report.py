@@ -299,8 +299,11 @@ def _machine(metadata: dict[str, Any]) -> str:
     return " ".join(lines)
 
 
-def _section(section: Section, images: dict[str, str]) -> str:
+def _section(section: Section, images: dict[str, str], other: dict[str, Any] | None = None) -> str:
+    """One section; `other` describes the run that it comes from, if that is another one."""
     parts = [f"## {TITLES[section.name]}", section.what]
+    if other is not None:
+        parts.append(f"Measured in a run of its own. {_machine(other)}")
     if section.skipped:
         parts.append(f"Skipped: {section.skipped}.")
     if section.name in images:
@@ -314,8 +317,15 @@ def _section(section: Section, images: dict[str, str]) -> str:
     return "\n\n".join(parts)
 
 
-def page(metadata: dict[str, Any], sections: dict[str, Section], images: dict[str, str]) -> str:
-    """The whole page; `images` are the names of the figures, by section."""
+def page(
+    metadata: dict[str, Any],
+    sections: dict[str, Section],
+    images: dict[str, str],
+    others: dict[str, dict[str, Any]] | None = None,
+) -> str:
+    """The whole page; `images` are the names of the figures, and `others` the runs of sections from other runs, by
+    section."""
+    others = others or {}
     kept = metadata["settings"]["repeats"]
     parts = [
         "# Benchmarks",
@@ -333,13 +343,22 @@ def page(metadata: dict[str, Any], sections: dict[str, Section], images: dict[st
     losses = where_peers_win(sections)
     if losses:
         parts += ["## Where other solvers win", losses]
-    parts += [_section(s, images) for s in sections.values()]
+    parts += [_section(s, images, others.get(name)) for name, s in sections.items()]
     return "\n\n".join(parts) + "\n"
 
 
-def write(results: Path, out: Path) -> list[Path]:
-    """Writes the page, and the figures next to it if there is something to draw."""
+def write(results: Path, out: Path, more: Sequence[Path] = ()) -> list[Path]:
+    """Writes the page, and the figures next to it if there is something to draw.
+
+    `more` are results of other runs, perhaps on other machines; their sections take the place of those in `results`.
+    """
     metadata, sections = read(results)
+    others: dict[str, dict[str, Any]] = {}
+    for path in more:
+        other, found = read(path)
+        sections |= found
+        others |= dict.fromkeys(found, other)
+    sections = {name: sections[name] for name in TITLES if name in sections}
     images: dict[str, Path] = {}
     peers = sections.get("peers")
     drawn = [t for t in peers.tables if any(key == "error" for key, *_ in t.columns)] if peers else []
@@ -349,7 +368,7 @@ def write(results: Path, out: Path) -> list[Path]:
     grown = out.with_name(f"{out.stem}-size.png")
     if "size" in sections and size_report.figure(sections["size"], grown):
         images["size"] = grown
-    out.write_text(page(metadata, sections, {name: path.name for name, path in images.items()}))
+    out.write_text(page(metadata, sections, {name: path.name for name, path in images.items()}, others))
     return [out, *images.values()]
 
 
@@ -359,9 +378,12 @@ def main() -> None:
         description="Writes docs/benchmarks.md from the results of dalembert bench."
     )
     parser.add_argument("results", type=Path, help="the file that dalembert bench --json wrote")
+    parser.add_argument(
+        "more", type=Path, nargs="*", help="results of other runs, whose sections count instead"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks.md"))
     given = parser.parse_args()
-    write(given.results, given.out)
+    write(given.results, given.out, given.more)
 
 
 if __name__ == "__main__":
