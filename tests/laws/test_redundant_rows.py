@@ -131,8 +131,11 @@ class TestFourWheels:
         all_rows = quietly(PushedCar(), method, *PushedCar().start(), h=0.02, steps=100)
         fewer = da.simulate(FewerRows(), method, *FewerRows().start(), h=0.02, steps=100)
         assert all_rows.status is da.Status.OK
-        np.testing.assert_allclose(all_rows.q, fewer.q, rtol=0, atol=1e-11)
-        np.testing.assert_allclose(all_rows.v, fewer.v, rtol=0, atol=1e-11)
+        # The energy determines EDLA's step sizes to its own rounding, 5e-14, divided by S = 0.13: to 4e-13, and a
+        # hundred of these add up while others grow with them.
+        close = 1e-9 if isinstance(method, da.EDLA) else 1e-11
+        np.testing.assert_allclose(all_rows.q, fewer.q, rtol=0, atol=close)
+        np.testing.assert_allclose(all_rows.v, fewer.v, rtol=0, atol=close)
         assert all_rows.multipliers.shape == (101, 8)
         force = np.einsum("kmn,km->kn", jax.vmap(PushedCar().constraints)(all_rows.q), all_rows.multipliers)
         other = np.einsum("kmn,km->kn", jax.vmap(FewerRows().constraints)(fewer.q), fewer.multipliers)

@@ -764,8 +764,8 @@ def _sort(t: ArrayWriter, op: Op, *arrays: Array) -> list[Array]:
 
 
 def _columns(x: Buffer) -> Buffer:
-    """A new buffer of a vector or of a matrix, as a matrix."""
-    return Buffer((x.shape[0], x.size // x.shape[0]), x.dtype, x.memory)
+    """A buffer of a vector or of a matrix, as a matrix."""
+    return Buffer((x.shape[0], x.size // x.shape[0]), x.dtype, x.memory, None, x.offset)
 
 
 @rule("factor")
