@@ -116,6 +116,20 @@ def test_approximate_jacobians_solve_the_same_equations(monkeypatch, spelling, s
     assert np.max(np.abs(runs[0].q[-1] - runs[0].q[0])) > 0.1
 
 
+@pytest.mark.parametrize("spelling", ["frame", "chetaev", "gni", "dla-variational", "edla"])
+def test_both_forms_say_the_same_about_a_step(monkeypatch, spelling):
+    """States, multipliers, and what the method says about each step, by scalars and by arrays."""
+    system, method = da.zoo.ChaplyginSleigh(), method_from_text(spelling)
+    found = []
+    for form in choice.FORMS:
+        monkeypatch.setenv(choice.VARIABLE, form)
+        sol = da.simulate(system, method, *system.start(), h=0.05, steps=20)
+        found.append({"q": sol.q, "v": sol.v, "lam": sol.multipliers, **sol.step_data})
+    for name, x in found[0].items():
+        # EDLA finds its steps from the energy, which determines them to 1e-16/S with S = 1e-3.
+        np.testing.assert_allclose(x, found[1][name], rtol=0, atol=1e-10, err_msg=name)
+
+
 def test_small_systems_are_scalars_and_large_ones_arrays(monkeypatch):
     monkeypatch.delenv(choice.VARIABLE, raising=False)
     for small in (da.zoo.Car(trailers=1), da.zoo.Snakeboard(), da.zoo.Snake(links=5)):
