@@ -17,17 +17,7 @@ from dalembert.kernels.array_solvers import (
     solve_positive,
     substitution,
 )
-from dalembert.kernels.array_writer import (
-    LANES,
-    UNROLL,
-    Array,
-    ArrayWriter,
-    Buffer,
-    Index,
-    Lazy,
-    Single,
-    strides_of,
-)
+from dalembert.kernels.array_writer import LANES, UNROLL, Array, ArrayWriter, Buffer, Index, Lazy, Single
 from dalembert.kernels.arrays import Item, Op
 from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.interpret import ELEMENTWISE
@@ -365,14 +355,19 @@ def _accumulated(
     return place.at(w, ())
 
 
+def _along(t: ArrayWriter, out: Item, axis: int) -> tuple[Buffer, list[int]]:
+    """A buffer for a result whose memory follows an axis, and the lengths of the other axes."""
+    others = [n for d, n in enumerate(out.shape) if d != axis]
+    rows = t.new((*others, out.shape[axis]), out.dtype)
+    strides = list(rows.strides[:-1])
+    strides.insert(axis, 1)
+    return Buffer(out.shape, out.dtype, rows.memory, strides), others
+
+
 def _summed(t: ArrayWriter, out: Item, axis: int, count: int, term: Callable[[Index, Any], Value]) -> Array:
     """Sums of `count` terms, with an axis of the result as the innermost loop, so that it runs along memory."""
     w, width = t.w, out.shape[axis]
-    others = [n for d, n in enumerate(out.shape) if d != axis]
-    rows = t.new((*others, width), out.dtype)
-    strides = list(rows.strides[:-1])
-    strides.insert(axis, 1)
-    total = Buffer(out.shape, out.dtype, rows.memory, strides)
+    total, others = _along(t, out, axis)
 
     def row(index: Index) -> None:
         def place(j: Any) -> Index:
@@ -522,10 +517,7 @@ def _products(
     The sums stay in vector registers.
     """
     w, width = t.w, out.shape[axis]
-    others = [n for d, n in enumerate(out.shape) if d != axis]
-    strides = list(strides_of([*others, width])[:-1])
-    strides.insert(axis, 1)
-    total = Buffer(out.shape, out.dtype, t.new((*others, width), out.dtype).memory, strides)
+    total, others = _along(t, out, axis)
 
     def one(index: Index) -> None:
         def block(start: Any, columns: list[tuple[int, str]]) -> None:

@@ -60,15 +60,7 @@ def _factor_any(t: ArrayWriter, a: Buffer, order: Buffer) -> None:
     t.loop(n, lambda i: order.set(w, (i,), Value(str(i))))
 
     def eliminate(c: str) -> None:
-        best = _largest_below(t, a, c)
-
-        def swap() -> None:
-            _swapped(t, c, best, (a, 0))
-            above, below = order.at(w, (c,)), order.at(w, (best,))
-            order.set(w, (c,), below)
-            order.set(w, (best,), above)
-
-        w.when(w.put(f"icmp ne i64 {best}, {c}"), swap)
+        _pivoted(t, a, order, c)
         inverse = w.put(f"fdiv double 1.0, {a.at(w, (c, c)).text}")
         a.set(w, (c, c), Value(inverse))
         after = w.put(f"add nsw i64 {c}, 1")
@@ -233,17 +225,28 @@ def _largest_below(t: ArrayWriter, a: Buffer, c: str) -> str:
     return where.at(w, ()).text
 
 
-def _swapped(t: ArrayWriter, first: str, second: str, *parts: tuple[Buffer, Any]) -> None:
-    """Exchanges two rows of matrices, each from a column on."""
+def _pivoted(t: ArrayWriter, a: Buffer, order: Buffer, c: str) -> str:
+    """Brings the largest entry of column c, from row c on, to row c; returns the row in which it was."""
+    w, best = t.w, _largest_below(t, a, c)
+
+    def swap() -> None:
+        for x in (a, order):
+            _swapped(t, x, c, best)
+
+    w.when(w.put(f"icmp ne i64 {best}, {c}"), swap)
+    return best
+
+
+def _swapped(t: ArrayWriter, x: Buffer, first: str, second: str) -> None:
+    """Exchanges two rows of a matrix, or two entries of a vector."""
     w = t.w
-    for x, start in parts:
 
-        def one(j: str, x: Buffer = x) -> None:
-            above, below = x.at(w, (first, j)), x.at(w, (second, j))
-            x.set(w, (first, j), below)
-            x.set(w, (second, j), above)
+    def one(index: tuple) -> None:
+        above, below = x.at(w, (first, *index)), x.at(w, (second, *index))
+        x.set(w, (first, *index), below)
+        x.set(w, (second, *index), above)
 
-        w.each(start, x.shape[1], one)
+    t.nest(x.shape[1:], one)
 
 
 def cholesky(t: ArrayWriter, a: Buffer) -> None:
@@ -292,16 +295,7 @@ def factors(t: ArrayWriter, a: Buffer, pivots: Buffer, order: Buffer) -> None:
     t.loop(n, lambda i: order.set(w, (i,), _int32(t, i)))
 
     def eliminate(c: str) -> None:
-        best = _largest_below(t, a, c)
-        pivots.set(w, (c,), _int32(t, best))
-
-        def swap() -> None:
-            _swapped(t, c, best, (a, 0))
-            above, below = order.at(w, (c,)), order.at(w, (best,))
-            order.set(w, (c,), below)
-            order.set(w, (best,), above)
-
-        w.when(w.put(f"icmp ne i64 {best}, {c}"), swap)
+        pivots.set(w, (c,), _int32(t, _pivoted(t, a, order, c)))
         after, pivot = w.put(f"add nsw i64 {c}, 1"), a.at(w, (c, c)).text
 
         def row(i: str) -> None:
@@ -319,13 +313,7 @@ def permutation_of(t: ArrayWriter, pivots: Buffer, order: Buffer) -> None:
     w = t.w
     t.loop(order.shape[0], lambda i: order.set(w, (i,), _int32(t, i)))
 
-    def one(k: str) -> None:
-        other = t.index(pivots.at(w, (k,)), pivots.dtype)
-        above, below = order.at(w, (k,)), order.at(w, (other,))
-        order.set(w, (k,), below)
-        order.set(w, (other,), above)
-
-    w.each(0, pivots.shape[0], one)
+    w.each(0, pivots.shape[0], lambda k: _swapped(t, order, k, t.index(pivots.at(w, (k,)), pivots.dtype)))
 
 
 def _int32(t: ArrayWriter, i: Any) -> Value:

@@ -90,12 +90,12 @@ class Buffer(Array):
     ):
         super().__init__(shape, dtype)
         self.memory, self.offset = memory, offset
-        self.strides = tuple(strides) if strides is not None else strides_of(self.shape)
+        self.strides = tuple(strides) if strides is not None else _strides(self.shape)
 
     @property
     def is_contiguous(self) -> bool:
         """Whether the entries follow each other in memory."""
-        pairs = zip(self.shape, self.strides, strides_of(self.shape), strict=True)
+        pairs = zip(self.shape, self.strides, _strides(self.shape), strict=True)
         return all(n == 1 or a == b for n, a, b in pairs)
 
     def leaps(self, axis: int) -> int:
@@ -160,8 +160,7 @@ class Lazy(Array):
         return self.entry(w, index)
 
 
-def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of entries that follow each other in memory."""
+def _strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
 
 

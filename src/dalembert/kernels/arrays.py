@@ -167,9 +167,8 @@ class Arrays:
             return simple
         matrix, right = args
         made = [(matrix.shape, matrix.dtype)]
-        made += (
-            [] if params["positive"] else [(matrix.shape[:1], np.dtype(np.int64))]
-        )  # the order of the rows
+        if not params["positive"]:
+            made.append((matrix.shape[:1], np.dtype(np.int64)))  # the order of the rows
         factor = self.make(region, "factor", None, params, [matrix], made)
         return self.make(region, "solve_factored", None, params, [*factor, right], avals)
 

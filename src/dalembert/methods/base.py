@@ -279,14 +279,17 @@ def nearly_solved(
     rows: Array,
     scale: Array | float = 1.0,
     share: float = 0.25,
-) -> Callable[[Array], Array]:
+) -> Callable[[Array], Array] | None:
     """Nearly the inverse of the Jacobian of a step's equations, as a function of their residual.
 
     The equations are K u - M^-1 rows^T kick for K = 1 + share h^2 M^-1 V''(q), and rows u; the unknowns are u and
     scale * kick. What is left out, derivatives of the mass matrix and of the rows along the step, is of order h. So it
     serves to begin Broyden's method, which finds the rest: the roots are those of the exact equations. It costs two
-    factorisations of matrices, instead of derivatives along every unknown.
+    factorisations of matrices, instead of derivatives along every unknown. None for few velocities and on groups, where
+    exact Jacobians serve.
     """
+    if mass.shape[0] <= MANY or Trait.GROUP in m.traits:
+        return None
     m, q, h, mass, rows, scale = jax.lax.stop_gradient((m, state.q, h, mass, rows, scale))
     n = mass.shape[0]
     stiff = jnp.eye(n, dtype=mass.dtype) + share * h * h * solve_spd(mass, m.potential_hessian(q))

@@ -24,7 +24,6 @@ from dalembert.discrete import (
 )
 from dalembert.kernels import over_rows
 from dalembert.methods.base import (
-    MANY,
     Claims,
     Method,
     Report,
@@ -158,10 +157,8 @@ class EDLA(Method):
     def eliminated(self, m: Mechanics, s: Start, h: Array, guess: Array) -> tuple[Array, Array, Report]:
         """The energy residual of the step of size h with u and kick eliminated, the eliminated values, and a report."""
         n, size = s.v.shape[0], s.size
-        state, nearly = State(s.q, s.v), None
-        if n > MANY and Trait.GROUP not in m.traits:
-            share = self.discrete_lagrangian.stiffness
-            nearly = nearly_solved(m.at(s.t), state, h, s.mass, s.forms, size, share)
+        state, share = State(s.q, s.v), self.discrete_lagrangian.stiffness
+        nearly = nearly_solved(m.at(s.t), state, h, s.mass, s.forms, size, share)
         x, report = solve_velocity(
             lambda x: self.residuals(m, s, h, x[:n], x[n:] / size)[1],
             guess,

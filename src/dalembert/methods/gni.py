@@ -21,7 +21,7 @@ from dalembert.discrete import (
 )
 from dalembert.discrete.lagrangians import MAPS, is_one_of, is_whole, plain, pull
 from dalembert.groups import coadjoint
-from dalembert.methods.base import MANY, Claims, Method, Report, State, nearly_solved, solve_velocity
+from dalembert.methods.base import Claims, Method, Report, State, nearly_solved, solve_velocity
 from dalembert.methods.legendre import (
     allowed_velocity,
     is_general,
@@ -269,18 +269,12 @@ class GNI(Reflecting):
         elif is_syntactically_constant(slope, u):
             w, report = u - solve(slope(u), equations(u)), Report.explicit()
         else:
-            state = State(q, u)
-            nearly = self._nearly(m, state, h, mass, jnp.zeros((0, len(u)), u.dtype))
+            state, none = State(q, u), jnp.zeros((0, len(u)), u.dtype)
+            nearly = nearly_solved(m, state, h, mass, none, share=self.discrete_lagrangian.stiffness)
             w, report = solve_velocity(equations, u, state, h, jnp.zeros_like(u), mass, nearly=nearly)
         q1 = q + h * w
         arriving = partial_derivatives(self.discrete_lagrangian, m, q, q1, w, h)[1]
         return q1, velocity(m.later(h), q1, arriving, w), report
-
-    def _nearly(self, m: Mechanics, state: State, h: Array, mass: Array, rows: Array) -> Callable | None:
-        """Nearly the inverse of the Jacobian of a flight, if there are many velocities."""
-        if mass.shape[0] <= MANY:
-            return None
-        return nearly_solved(m, state, h, mass, rows, share=self.discrete_lagrangian.stiffness)
 
     def _onto_surface(
         self, m: Mechanics, q: Array, u: Array, h: Array, equations: Callable, slope: Callable
@@ -307,7 +301,7 @@ class GNI(Reflecting):
             return jnp.concatenate([equations(w) - matvec(z, mu), there.holonomic(q + h * w) / h])
 
         guess = jnp.concatenate([u, nothing])
-        nearly = self._nearly(m, state, h, mass, m.slopes(q))
+        nearly = nearly_solved(m, state, h, mass, m.slopes(q), share=self.discrete_lagrangian.stiffness)
         x, report = solve_velocity(both, guess, state, h, fall, mass, columns=z, nearly=nearly)
         return x[:n], report
 

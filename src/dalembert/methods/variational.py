@@ -18,7 +18,7 @@ from dalembert.discrete import (
     check_rules,
     constraint_value,
 )
-from dalembert.methods.base import MANY, Claims, Method, Report, State, nearly_solved, solve_velocity
+from dalembert.methods.base import Claims, Method, Report, State, nearly_solved, solve_velocity
 from dalembert.methods.gni import half_kick
 from dalembert.methods.legendre import allowed_velocity, is_general, mass_at, momentum, reactions, velocity
 from dalembert.model import (
@@ -129,9 +129,8 @@ class VariationalDLA(Method):
 
         guess = jnp.concatenate([v0, jnp.zeros(z.shape[1], q0.dtype)])
         fall = h * solve_spd(mass, m.potential_gradient(q0)) if on_surface else jnp.zeros_like(v0)
-        start, nearly = State(q0, v0), None
-        if n > MANY and Trait.GROUP not in m.traits:
-            nearly = nearly_solved(m, start, h, mass, m.rows(q0), size, ld.stiffness)
+        start = State(q0, v0)
+        nearly = nearly_solved(m, start, h, mass, m.rows(q0), size, ld.stiffness)
         x, report = solve_velocity(equations, guess, start, h, fall, mass, columns=z / size, nearly=nearly)
         u = x[:n]
         q1 = ld.moved(m, q0, u, h)
