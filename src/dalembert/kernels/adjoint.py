@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from dalembert.kernels.choice import with_arrays
-from dalembert.kernels.drivers import Driver, Text, vector_function
-from dalembert.kernels.native import TRACING, TimeLoop, machine
+from dalembert.kernels.drivers import Driver, vector_function
+from dalembert.kernels.native import TRACING, Once, Text, TimeLoop, machine
 from dalembert.kernels.traced import Traced
 from dalembert.kernels.waiting import making
 
@@ -71,8 +71,9 @@ class Adjoint:
             "pull_begin": Traced(_vjp(begin_and_row), parameters, start, [*lam, *wanted]),
         }
         arrays = with_arrays(*parts.values())
+        once = Once(vector_function("pull_begin", parts.pop("pull_begin"), arrays), self._finish())
         texts = [vector_function(name, part, arrays) for name, part in parts.items()]
-        code = machine(*texts, self._back(len(loop.carry)), self._finish(), loops=arrays)
+        code = machine(*texts, self._back(len(loop.carry)), once=once, loops=arrays)
         pointer, whole = ctypes.c_void_p, ctypes.c_int64
         self.back = code.function(
             "back", [pointer, pointer, whole, whole, whole, whole, pointer, pointer, pointer]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from dalembert.kernels.array_code import Program
-from dalembert.kernels.drivers import Driver, Text
-from dalembert.kernels.native import Machine, TimeLoop, machine
+from dalembert.kernels.drivers import Driver
+from dalembert.kernels.native import Machine, Once, Text, TimeLoop, machine
 from dalembert.kernels.traced import Functions
 
 
@@ -17,16 +17,26 @@ class ArrayLoop(TimeLoop):
         prepare, step = step.prepared()
         self.prepared = prepare.results
         """How many numbers all steps share, because they depend on the parameters alone."""
-        parts = {"begin": begin, "prepare": prepare, "step": step, "output": output}
-        self.texts = [part.text(name) for name, part in parts.items()]
+        self._parts = {"begin": begin, "prepare": prepare, "step": step, "output": output}
+        self._texts: dict[str, Text] = {}
+
+    def _text(self, name: str) -> Text:
+        """One of the functions, written when it is first asked for."""
+        if name not in self._texts:
+            self._texts[name] = self._parts[name].text(name)
+        return self._texts[name]
+
+    def _of_a_step(self) -> list[Text]:
+        return [self._text("output"), self._text("prepare"), self._text("step"), self._steps()]
 
     def machine(self) -> Machine:
         """The functions `start` and `run`."""
-        return machine(*self.texts, self._steps(), self._start(), self._run(), loops=True)
+        once = Once(self._text("begin"), self._text("output"), self._start())
+        return machine(*self._of_a_step(), self._run(), once=once, loops=True)
 
     def machine_of_many(self, varied: Sequence[bool]) -> Machine:
         """The function `many`."""
-        return machine(*self.texts, self._steps(), self._many(varied), loops=True)
+        return machine(self._text("begin"), *self._of_a_step(), self._many(varied), loops=True)
 
     def _start(self) -> Text:
         w = Driver()

@@ -3,11 +3,9 @@
 from typing import Any
 
 from dalembert.kernels.array_code import Program
-from dalembert.kernels.native import Block, Function
+from dalembert.kernels.native import Block, Function, Text
 from dalembert.kernels.scalars import Scalars
 from dalembert.kernels.traced import Traced, dtypes_of
-
-Text = tuple[str, set[str]]
 
 
 class Driver(Block):

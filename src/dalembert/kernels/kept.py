@@ -48,12 +48,13 @@ class KeptLoop(TimeLoop):
 
     def _found(self, what: str, make: Callable[[], Machine]) -> Machine:
         place = _key(self._name, what)
-        known = (cache.find(place) or b"").decode("ascii", "replace")
-        code = cache.find(known) if re.fullmatch("[0-9a-f]{64}", known) else None
-        if code is not None:
-            return Machine(code, known)
+        keys = (cache.find(place) or b"").decode("ascii", "replace").split()
+        codes = {key: cache.find(key) for key in keys if re.fullmatch("[0-9a-f]{64}", key)}
+        found = {key: code for key, code in codes.items() if code is not None}
+        if keys and len(found) == len(keys):
+            return Machine(found)
         made = make()
-        cache.keep(place, made.key.encode())
+        cache.keep(place, " ".join(made.keys).encode())
         return made
 
 

@@ -17,7 +17,7 @@ from dalembert.kernels.llvm import TYPES, Value, Writer, literal
 from dalembert.kernels.scalars import Plan, Scalars
 from dalembert.kernels.sine_cosine import circles
 from dalembert.kernels.traced import Functions, Made, Shapes, dtypes_of, shape_of
-from dalembert.kernels.waiting import compiling, interruptible, making
+from dalembert.kernels.waiting import begun, compiling, interruptible, making
 
 
 class Function:
@@ -218,9 +218,6 @@ class Function:
         return [self._wide(region.results[i], inner) for i in kept]
 
 
-_lock = threading.Lock()
-
-
 @functools.cache
 def _host() -> tuple[Any, str, str]:
     try:
@@ -240,7 +237,7 @@ def vector_width() -> int:
     return 4 if "+avx" in _host()[2].split(",") else 2
 
 
-TARGET = {"opt": 3, "jit": True, "reloc": "pic"}
+TARGET = {"jit": True, "reloc": "pic"}
 PASSES = {
     "speed_level": 1,
     "loop_unrolling": False,
@@ -249,11 +246,18 @@ PASSES = {
 }
 LOOP_PASSES = {**PASSES, "speed_level": 2, "loop_vectorization": True}
 """For code with loops over arrays."""
+ONCE: dict[str, Any] = {}
+"""For code that runs once per run: it takes less than half the time to compile, and runs somewhat longer."""
 
 
-def _target_machine() -> Any:
+def _level(passes: dict[str, Any]) -> int:
+    """How much work LLVM puts into choosing instructions and registers."""
+    return 3 if passes else 1
+
+
+def _target_machine(level: int = 3) -> Any:
     target, cpu, features = _host()
-    return target.create_target_machine(cpu=cpu, features=features, **TARGET)
+    return target.create_target_machine(cpu=cpu, features=features, opt=level, **TARGET)
 
 
 @functools.cache
@@ -280,25 +284,51 @@ def origin() -> dict[str, Any]:
 
 
 def optimise_and_emit(text: str, passes: dict[str, Any]) -> bytes:
-    """The object code of a text, by LLVM."""
+    """The object code of a text, by LLVM. Several threads may call this at once."""
     import llvmlite.binding as llvm
+    from llvmlite.binding import ffi
 
-    with _lock:
-        machine = _target_machine()
-        module = llvm.parse_assembly(text)
-        module.triple = machine.triple
-        module.data_layout = str(machine.target_data)
+    machine = _target_machine(_level(passes))
+    module = llvm.parse_assembly(text, llvm.create_context())
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    if passes:
         options = llvm.create_pipeline_tuning_options()
         for name, value in passes.items():
             setattr(options, name, value)
         builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
-        return machine.emit_object(module)
+        _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(builder.getModulePassManager(), module, builder)
+    with ffi.OutputString() as error:
+        buffer = _unlocked(ffi.lib.LLVMPY_TargetMachineEmitToMemory)(machine, module, 1, error)
+        if not buffer:
+            raise RuntimeError(str(error))
+    try:
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _unlocked(function: Any) -> Callable:
+    """A function of LLVM's library that other threads may call meanwhile, each on a module and a context of its own.
+
+    llvmlite lets one thread at a time call anything in the library. Should it come to do so in another way, this is the
+    function that waits.
+    """
+    return getattr(function, "_cfn", function)
 
 
 def code_key(text: str, passes: dict[str, Any]) -> str:
     """The key under which the object code of a text is kept."""
-    return cache.key_of(text, passes=sorted(passes.items()), **origin())
+    return cache.key_of(text, passes=sorted(passes.items()), opt=_level(passes), **origin())
+
+
+def _compiled_by(key: str, text: str, passes: dict[str, Any]) -> Callable[[], bytes]:
+    def work() -> bytes:
+        code = optimise_and_emit(text, passes)
+        cache.keep(key, code)
+        return code
+
+    return work
 
 
 def object_code(text: str, passes: dict[str, Any]) -> bytes:
@@ -308,34 +338,53 @@ def object_code(text: str, passes: dict[str, Any]) -> bytes:
     """
     key = code_key(text, passes)
     found = cache.find(key)
-    if found is not None:
-        return found
+    return interruptible(key, _compiled_by(key, text, passes)) if found is None else found
 
-    def work() -> bytes:
-        code = optimise_and_emit(text, passes)
-        cache.keep(key, code)
-        return code
 
-    return interruptible(key, work)
+Text = tuple[str, set[str]]
+"""A function, and what it uses."""
+
+
+def _joined(functions: Sequence[Text]) -> str:
+    declared = set().union(*(names for _, names in functions))
+    return "\n".join([*(text for text, _ in functions), *sorted(declared)])
+
+
+class Once:
+    """Functions that are called once per run; another thread compiles them while this one writes those of a step."""
+
+    def __init__(self, *functions: Text):
+        text = _joined(functions)
+        self.key = code_key(text, ONCE)
+        found = cache.find(self.key)
+        self.code: Callable[[], bytes] = (
+            begun(self.key, _compiled_by(self.key, text, ONCE)).wait if found is None else lambda: found
+        )
+        """Returns the object code, when it is there."""
 
 
 class Machine:
-    """A compiled module; `function` returns a callable that runs without Python's lock."""
+    """Compiled modules; `function` returns a callable that runs without Python's lock."""
 
-    def __init__(self, code: bytes, key: str):
-        self.key = key
-        """The key under which the code is kept."""
+    def __init__(self, codes: dict[str, bytes]):
+        self.keys = tuple(codes)
+        """The keys under which the code is kept."""
         _host()  # llvmlite may be missing
         import llvmlite.binding as llvm
 
-        # An engine must begin with a module; this one is empty, so that LLVM has nothing to compile.
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
+        self._engines = []
+        for code in codes.values():
+            # An engine must begin with a module; this one is empty, so that LLVM has nothing to compile. Each code has
+            # an engine of its own: in one, functions of the same name, even internal ones, would be mixed up.
+            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+            engine.finalize_object()
+            self._engines.append(engine)
 
     def function(self, name: str, arguments: Sequence[Any], result: Any = None) -> Any:
         """The function with this name."""
-        function = ctypes.CFUNCTYPE(result, *arguments)(self._engine.get_function_address(name))
+        address = next(filter(None, (engine.get_function_address(name) for engine in self._engines)))
+        function = ctypes.CFUNCTYPE(result, *arguments)(address)
         setattr(function, "machine", self)  # noqa: B010 (the code lives as long as the function)
         return function
 
@@ -531,11 +580,21 @@ class Loop(TimeLoop):
     def __init__(self, functions: Functions, gpu: bool = False):
         super().__init__(functions.made, functions.begin.example, functions.output.example)
         options = {"fixed": len(self.parameters), "gpu": gpu}
-        self.begin, self.step, self.output = (Scalars(part, **options) for part in functions.parts)
+        self.begin, self.output = (Scalars(part, **options) for part in (functions.begin, functions.output))
+        self._later: Callable[[], Scalars] | None = lambda: Scalars(functions.step, **options)
+        self._lock = threading.Lock()
         # These are mostly a velocity and the method's own velocity.
         same = [node.id for node in self.output.plan.outputs]
         self.distinct = [i for i, node in enumerate(same) if same.index(node) == i]
         self.copies = [self.distinct.index(same.index(node)) for node in same]
+
+    @property
+    def step(self) -> Scalars:
+        """The operations of a step, made when they are first asked for."""
+        with self._lock:
+            if self._later is not None:
+                self._step, self._later = self._later(), None
+            return self._step
 
     @property
     def lanes(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -548,7 +607,9 @@ class Loop(TimeLoop):
 
     def machine(self) -> "Machine":
         """The functions `start` and `run`."""
-        return machine(self._row(), self._start(), self._run())
+        row = self._row()
+        once = Once(row, self._start())
+        return machine(row, self._run(), once=once)
 
     def _row(self) -> tuple[str, set[str]]:
         w = Block()
@@ -731,10 +792,11 @@ def pack(tree: Any) -> np.ndarray:
     )
 
 
-def machine(*functions: tuple[str, set[str]], loops: bool = False) -> Machine:
-    """The functions, each given with the external functions that it calls, compiled together."""
-    declared = set().union(*(names for _, names in functions))
-    text = "\n".join([*(text for text, _ in functions), *sorted(declared)])
-    passes = LOOP_PASSES if loops else PASSES
+def machine(*functions: Text, once: Once | None = None, loops: bool = False) -> Machine:
+    """The functions, compiled together, and those that are being compiled already."""
+    text, passes = _joined(functions), LOOP_PASSES if loops else PASSES
     with making(compiling(text, loops)):
-        return Machine(object_code(text, passes), code_key(text, passes))
+        codes = {code_key(text, passes): object_code(text, passes)}
+        if once is not None:
+            codes[once.key] = once.code()
+        return Machine(codes)

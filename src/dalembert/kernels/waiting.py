@@ -120,13 +120,18 @@ def interruptible(key: str, work: Callable[[], Any]) -> Any:
     On the main thread, another thread does the work, so that Ctrl-C ends the wait. The work then goes on; a later call
     with the same key waits for its result. Python does not wait for it at the end of the program.
     """
+    if key not in _running and threading.current_thread() is not threading.main_thread():
+        return work()
+    return begun(key, work).wait()
+
+
+def begun(key: str, work: Callable[[], Any]) -> _Job:
+    """The thread that does this work, or that does it already."""
     job = _running.get(key)
     if job is None or not job.is_alive():  # Ctrl-C may have come before its start
-        if threading.current_thread() is not threading.main_thread():
-            return work()
         job = _running[key] = _Job(key, work)
         job.start()
-    return job.wait()
+    return job
 
 
 @atexit.register

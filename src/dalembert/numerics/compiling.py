@@ -2,9 +2,11 @@
 
 import functools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
+import numpy as np
 from jax import Array
 
 from dalembert.numerics.fingerprints import current
@@ -30,15 +32,18 @@ def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable
     """jit with quick compilation; plain jit inside other JAX code, or if JAX does not know the options.
 
     What the functions of systems and methods among the arguments read is compared at every call. Code that was compiled
-    before a change of it is not used afterwards.
+    before a change of it is not used afterwards. `during(work, *arguments)` of the result is the same function; if code
+    must be compiled for these arguments, it calls `work()` meanwhile.
     """
     quick, plain = jax.jit(function, compiler_options=options), jax.jit(function)
     known = True
     kinds: set[Any] = set()
+    ready: dict[Any, Any] = {}
 
     def forget() -> None:
         """Releases all compiled code."""
         kinds.clear()
+        ready.clear()
         for each in (quick, plain):
             each.clear_cache()  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -53,7 +58,8 @@ def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable
             kinds.add(kind)
         if known and not is_traced(arguments):
             try:
-                return quick(*arguments)
+                made = ready.get(_shapes(arguments)) if ready else None
+                return quick(*arguments) if made is None else made(*arguments)
             except Exception as error:
                 if "compiler_options" in str(error):
                     return plain(*arguments)  # the call is inside other JAX code after all, through a closure
@@ -62,8 +68,33 @@ def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable
                 known = False
         return plain(*arguments)
 
-    setattr(call, "forget", forget)  # noqa: B010 (functions have no such attribute by declaration)
+    def during(work: Callable[[], None], *arguments: Any) -> Any:
+        arguments = current(arguments)
+        if not known or is_traced(arguments) or jax.tree.structure(arguments) in kinds:
+            return call(*arguments)
+        try:
+            lowered = quick.lower(*arguments)
+        except Exception:
+            return call(*arguments)  # which says what is wrong, or knows another way
+        with ThreadPoolExecutor(1) as pool:
+            made = pool.submit(lowered.compile)
+            work()
+        if made.exception() is None:
+            ready[_shapes(arguments)] = made.result()
+        return call(*arguments)
+
+    # Functions have no such attributes by declaration.
+    setattr(call, "forget", forget)  # noqa: B010
+    setattr(call, "during", during)  # noqa: B010
     return call
+
+
+def _shapes(tree: Any) -> Any:
+    leaves, kind = jax.tree.flatten(tree)
+    return (
+        kind,
+        *((np.shape(x), getattr(x, "dtype", type(x)), getattr(x, "weak_type", False)) for x in leaves),
+    )
 
 
 def jit_fast_compile(function: Callable) -> Callable:

@@ -1,7 +1,9 @@
 """The engines that run the time loop: a kernel of machine code if there is one, else XLA."""
 
+import contextlib
 import functools
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -94,20 +96,29 @@ def contents(tree: Any) -> Any:
 _sampled = Recent(64)
 
 
-def quick_sample(*arguments: Any) -> Any:
-    """The sample of a system around a start, looked up if it was made before, perhaps for another method."""
+def _nothing() -> None: ...
+
+
+def quick_sample(*arguments: Any, meanwhile: Callable[[], None] = _nothing) -> Any:
+    """The sample of a system around a start, looked up if it was made before, perhaps for another method.
+
+    If it must be compiled, that happens in another thread; this one calls `meanwhile`.
+    """
     arguments = current(arguments)
     key = contents(arguments)
     found = _sampled.find(key)
-    return _sampled.keep(key, sample(*arguments)) if found is None else found
+    return _sampled.keep(key, sample.during(meanwhile, *arguments)) if found is None else found
 
 
-def check_fit(system: System, method: Method, q0: Any, v0: Any, t0: Any) -> System:
+def check_fit(
+    system: System, method: Method, q0: Any, v0: Any, t0: Any, meanwhile: Callable[[], None] = _nothing
+) -> System:
     """Refuses a start that the system does not allow, and a method that is not defined for the system there.
 
-    Returns the system without the constraints that follow from others.
+    Returns the system without the constraints that follow from others. If code must be compiled for that, it calls
+    `meanwhile` while another thread does so.
     """
-    system, found = check_start(system, q0, v0, quick_sample, t0)
+    system, found = check_start(system, q0, v0, functools.partial(quick_sample, meanwhile=meanwhile), t0)
     method.check(observed(lower(system), found))
     method.check_start(system, q0, v0, t0)
     return system
@@ -156,6 +167,13 @@ def _make(system: System, method: Method) -> TimeLoop:
         start=start,
         name=name and f"run {name}",
     )
+
+
+def trace_ahead(system: System, method: Method) -> None:
+    """Makes the time loop that a run is about to need, if there will be one; what is wrong shows when it is needed."""
+    if wants_kernel(method) and method.takes(system):
+        with contextlib.suppress(Exception):
+            loop_of(system, method)
 
 
 @functools.lru_cache(maxsize=LOOPS)

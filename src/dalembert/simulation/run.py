@@ -35,7 +35,7 @@ from dalembert.numerics import (
     one_look,
 )
 from dalembert.simulation.differentiable import differentiable_run
-from dalembert.simulation.engines import check_fit, engine, has_kernel
+from dalembert.simulation.engines import check_fit, engine, has_kernel, trace_ahead
 from dalembert.simulation.loop import CAPACITY, scan, start_fault
 from dalembert.simulation.passed import kept_by
 from dalembert.simulation.progress import progress_bar
@@ -176,7 +176,10 @@ def _check_once(system: Any, method: Any, q0: Any, v0: Any, t0: Any) -> Any:
         return system
 
     def check() -> Kept | None:
-        return _outside(system, lambda: check_fit(system, method, q0, v0, t0)).kept
+        def ahead() -> None:
+            trace_ahead(as_arrays(system), as_arrays(method))
+
+        return _outside(system, lambda: check_fit(system, method, q0, v0, t0, ahead)).kept
 
     return with_kept(system, kept_by(given[:2], given[2:], look, check))
 
