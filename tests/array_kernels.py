@@ -8,7 +8,7 @@ import numpy as np
 
 from dalembert.kernels.array_code import Program
 from dalembert.kernels.drivers import Driver
-from dalembert.kernels.native import machine, pack
+from dalembert.kernels.native import LOOP_PASSES, machine, pack
 from dalembert.kernels.traced import Traced
 
 
@@ -20,7 +20,7 @@ def array_kernel(function, *examples):
     w.do(f"call void @inner({', '.join(f'ptr {x}' for x in [*names, '%out'])})")
     w.do("ret void")
     outer = w.function(f"define void @outer({', '.join(f'ptr {x}' for x in [*names, '%out'])})")
-    code = machine(Program.of(traced).text("inner"), outer, loops=True)
+    code = machine(Program.of(traced).text("inner"), outer, passes=LOOP_PASSES)
     call = code.function("outer", [ctypes.c_void_p] * (len(examples) + 1))
     size = sum(math.prod(shape) for shape, _ in traced.results)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dalembert.kernels.choice import with_arrays
 from dalembert.kernels.drivers import Driver, vector_function
-from dalembert.kernels.native import TRACING, Once, Text, TimeLoop, machine
+from dalembert.kernels.native import LOOP_PASSES, PASSES, TRACING, Once, Text, TimeLoop, machine
 from dalembert.kernels.traced import Traced
 from dalembert.kernels.waiting import making
 
@@ -73,7 +73,9 @@ class Adjoint:
         arrays = with_arrays(*parts.values())
         once = Once(vector_function("pull_begin", parts.pop("pull_begin"), arrays), self._finish())
         texts = [vector_function(name, part, arrays) for name, part in parts.items()]
-        code = machine(*texts, self._back(len(loop.carry)), once=once, loops=arrays)
+        code = machine(
+            *texts, self._back(len(loop.carry)), once=once, passes=LOOP_PASSES if arrays else PASSES
+        )
         pointer, whole = ctypes.c_void_p, ctypes.c_int64
         self.back = code.function(
             "back", [pointer, pointer, whole, whole, whole, whole, pointer, pointer, pointer]

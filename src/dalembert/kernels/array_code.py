@@ -90,7 +90,7 @@ class Translator(ArrayWriter):
         if index.dtype == bool:
             w.do(f"br i1 {chosen}, label %{names[1]}, label %{names[0]}")
         else:
-            kind = TYPES[str(index.dtype)]
+            kind = TYPES[index.dtype]
             low = w.put(f"icmp slt {kind} {chosen}, 0")
             chosen = w.put(f"select i1 {low}, {kind} 0, {kind} {chosen}")
             cases = " ".join(f"{kind} {k}, label %{n}" for k, n in enumerate(names[:-1]))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dalembert.kernels.array_code import Program
 from dalembert.kernels.drivers import Driver
-from dalembert.kernels.native import Machine, Once, Text, TimeLoop, machine
+from dalembert.kernels.native import LOOP_PASSES, Machine, Once, Text, TimeLoop, machine
 from dalembert.kernels.traced import Functions
 
 
@@ -32,11 +32,11 @@ class ArrayLoop(TimeLoop):
     def machine(self) -> Machine:
         """The functions `start` and `run`."""
         once = Once(self._text("begin"), self._text("output"), self._start())
-        return machine(*self._of_a_step(), self._run(), once=once, loops=True)
+        return machine(*self._of_a_step(), self._run(), once=once, passes=LOOP_PASSES)
 
     def machine_of_many(self, varied: Sequence[bool]) -> Machine:
         """The function `many`."""
-        return machine(self._text("begin"), *self._of_a_step(), self._many(varied), loops=True)
+        return machine(self._text("begin"), *self._of_a_step(), self._many(varied), passes=LOOP_PASSES)
 
     def _start(self) -> Text:
         w = Driver()

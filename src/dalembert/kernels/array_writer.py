@@ -17,7 +17,7 @@ from dalembert.kernels.sine_cosine import circles
 Index = tuple[Any, ...]
 """Indices of an entry; each is a number or a register."""
 
-MEMORY = {**TYPES, "bool": "i8"}
+MEMORY = {**TYPES, np.dtype(bool): "i8"}
 BYTES = {"double": 8, "i8": 1, "i32": 4, "i64": 8}
 FEW = 16
 """LLVM makes no vectors for loops of fewer repetitions than this."""
@@ -113,7 +113,7 @@ class Buffer(Array):
                 fixed += i * stride
             else:
                 terms.append(i if stride == 1 else w.put(f"mul nsw i64 {i}, {stride}"))
-        kind, at = MEMORY[str(self.dtype)], self.memory.pointer
+        kind, at = MEMORY[self.dtype], self.memory.pointer
         if terms:
             total = functools.reduce(lambda a, b: w.put(f"add nsw i64 {a}, {b}"), terms)
             at = w.put(f"getelementptr inbounds {kind}, ptr {at}, i64 {total}")
@@ -121,7 +121,7 @@ class Buffer(Array):
 
     def at(self, w: Block, index: Index) -> Value:
         """The entry with these indices."""
-        x = w.put(f"load {MEMORY[str(self.dtype)]}, ptr {self.place(w, index)}")
+        x = w.put(f"load {MEMORY[self.dtype]}, ptr {self.place(w, index)}")
         return Value(w.put(f"trunc i8 {x} to i1") if self.dtype == bool else x)
 
     def set(self, w: Block, index: Index, value: Value) -> None:
@@ -129,7 +129,7 @@ class Buffer(Array):
         text = value.text
         if self.dtype == bool:
             text = str(int(text == "true")) if text in ("true", "false") else w.put(f"zext i1 {text} to i8")
-        w.do(f"store {MEMORY[str(self.dtype)]} {text}, ptr {self.place(w, index)}")
+        w.do(f"store {MEMORY[self.dtype]} {text}, ptr {self.place(w, index)}")
 
 
 class Lazy(Array):
@@ -199,7 +199,7 @@ class ArrayWriter:
 
     def kind(self, dtype: Any) -> str:
         """The type of an entry in memory."""
-        name = MEMORY.get(str(np.dtype(dtype)))
+        name = MEMORY.get(np.dtype(dtype))
         if name is None:
             raise Unsupported("convert_element_type", f"numbers of type {dtype}")
         return name
@@ -286,7 +286,7 @@ class ArrayWriter:
         """A whole number as an index."""
         if not x.text.startswith("%"):
             return int(x.text)
-        kind = TYPES[str(dtype)]
+        kind = TYPES[dtype]
         return x.text if kind == "i64" else self.w.put(f"sext {kind} {x.text} to i64")
 
     def bounded(self, i: Any, most: int) -> Any:

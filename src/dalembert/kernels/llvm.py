@@ -11,7 +11,8 @@ import numpy as np
 
 from dalembert.kernels.graph import Node, Unsupported
 
-TYPES = {"float64": "double", "bool": "i1", "int32": "i32", "int64": "i64", "uint32": "i32", "uint64": "i64"}
+_NAMES = {"float64": "double", "bool": "i1", "int32": "i32", "int64": "i64", "uint32": "i32", "uint64": "i64"}
+TYPES = {np.dtype(name): kind for name, kind in _NAMES.items()}
 FLOAT = "contract"  # a product and a sum may share one rounding step, as in C
 
 _FLOATS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
@@ -80,7 +81,7 @@ class Writer:
 
     def type(self, dtype: np.dtype, wide: bool) -> str:
         """The type of a value."""
-        name = TYPES.get(str(dtype))
+        name = TYPES.get(dtype)
         if name is None:
             raise Unsupported("convert_element_type", f"numbers of type {dtype}")
         return f"<{self.lanes} x {name}>" if wide and self.lanes > 1 else name
@@ -89,7 +90,7 @@ class Writer:
         """x as a vector over the members."""
         if x.wide or self.lanes == 1:
             return Value(x.text, True)
-        kind = TYPES[str(dtype)]
+        kind = TYPES[dtype]
         if not x.text.startswith("%"):
             return Value("<" + ", ".join([f"{kind} {x.text}"] * self.lanes) + ">", True)
         one = self.put(f"insertelement <{self.lanes} x {kind}> poison, {kind} {x.text}, i32 0")

@@ -238,7 +238,8 @@ def vector_width() -> int:
 
 
 TARGET = {"jit": True, "reloc": "pic"}
-PASSES = {
+PASSES: dict[str, Any] = {
+    "opt": 3,
     "speed_level": 1,
     "loop_unrolling": False,
     "loop_vectorization": False,
@@ -246,18 +247,18 @@ PASSES = {
 }
 LOOP_PASSES = {**PASSES, "speed_level": 2, "loop_vectorization": True}
 """For code with loops over arrays."""
-ONCE: dict[str, Any] = {}
+UNCHANGED = {"opt": 3}
+"""For long code of scalars. Equal and needless operations are gone before LLVM sees it, so passes gain nothing there
+but take a third of the time."""
+LONG = 5000
+"""The number of lines from which code is long."""
+ONCE = {"opt": 1}
 """For code that runs once per run: it takes less than half the time to compile, and runs somewhat longer."""
 
 
-def _level(passes: dict[str, Any]) -> int:
-    """How much work LLVM puts into choosing instructions and registers."""
-    return 3 if passes else 1
-
-
-def _target_machine(level: int = 3) -> Any:
+def _target_machine(opt: int) -> Any:
     target, cpu, features = _host()
-    return target.create_target_machine(cpu=cpu, features=features, opt=level, **TARGET)
+    return target.create_target_machine(cpu=cpu, features=features, opt=opt, **TARGET)
 
 
 @functools.cache
@@ -288,14 +289,14 @@ def optimise_and_emit(text: str, passes: dict[str, Any]) -> bytes:
     import llvmlite.binding as llvm
     from llvmlite.binding import ffi
 
-    machine = _target_machine(_level(passes))
+    machine = _target_machine(passes["opt"])
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
-    if passes:
+    if "speed_level" in passes:
         options = llvm.create_pipeline_tuning_options()
-        for name, value in passes.items():
-            setattr(options, name, value)
+        for name in passes.keys() - {"opt"}:
+            setattr(options, name, passes[name])
         builder = llvm.create_pass_builder(machine, options)
         _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(builder.getModulePassManager(), module, builder)
     with ffi.OutputString() as error:
@@ -319,7 +320,7 @@ def _unlocked(function: Any) -> Callable:
 
 def code_key(text: str, passes: dict[str, Any]) -> str:
     """The key under which the object code of a text is kept."""
-    return cache.key_of(text, passes=sorted(passes.items()), opt=_level(passes), **origin())
+    return cache.key_of(text, passes=sorted(passes.items()), **origin())
 
 
 def _compiled_by(key: str, text: str, passes: dict[str, Any]) -> Callable[[], bytes]:
@@ -376,7 +377,7 @@ class Machine:
         for code in codes.values():
             # An engine must begin with a module; this one is empty, so that LLVM has nothing to compile. Each code has
             # an engine of its own: in one, functions of the same name, even internal ones, would be mixed up.
-            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(opt=3))
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             engine.finalize_object()
             self._engines.append(engine)
@@ -609,7 +610,8 @@ class Loop(TimeLoop):
         """The functions `start` and `run`."""
         row = self._row()
         once = Once(row, self._start())
-        return machine(row, self._run(), once=once)
+        run = self._run()
+        return machine(row, run, once=once, passes=UNCHANGED if run[0].count("\n") > LONG else PASSES)
 
     def _row(self) -> tuple[str, set[str]]:
         w = Block()
@@ -652,7 +654,7 @@ class Loop(TimeLoop):
         target = w.put(f"getelementptr double, ptr %rows, i64 {w.put(f'mul i64 {row}, {len(self.row)}')}")
         self._keep(w, carry)
         w.do(f"call void @row(ptr %parameters, ptr %carry, ptr {target})")
-        fine = w.put(f"icmp eq {TYPES[str(self.carry[self.code])]} {carry[self.code].text}, 0")
+        fine = w.put(f"icmp eq {TYPES[self.carry[self.code]]} {carry[self.code].text}, 0")
         whole = w.put(f"icmp eq i64 {done}, {size}")
         full = w.put(f"zext i1 {w.put(f'and i1 {fine}, {whole}')} to i64")
         new_row, new_left = w.put(f"add i64 {row}, {full}"), w.put(f"sub i64 {left}, {done}")
@@ -792,10 +794,10 @@ def pack(tree: Any) -> np.ndarray:
     )
 
 
-def machine(*functions: Text, once: Once | None = None, loops: bool = False) -> Machine:
+def machine(*functions: Text, once: Once | None = None, passes: dict[str, Any] = PASSES) -> Machine:
     """The functions, compiled together, and those that are being compiled already."""
-    text, passes = _joined(functions), LOOP_PASSES if loops else PASSES
-    with making(compiling(text, loops)):
+    text = _joined(functions)
+    with making(compiling(text, passes is LOOP_PASSES)):
         codes = {code_key(text, passes): object_code(text, passes)}
         if once is not None:
             codes[once.key] = once.code()

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.numerics import tracing_once
+
 Shapes = list[tuple[tuple[int, ...], np.dtype]]
 
 
@@ -29,7 +31,8 @@ class Traced:
         self.inputs: Shapes = [shape_of(x) for x in leaves]
         self.arguments: list[Shapes] = [[shape_of(x) for x in jax.tree.leaves(e)] for e in examples]
         """The same shapes, by argument."""
-        self.jaxpr, result = jax.make_jaxpr(function, return_shape=True)(*examples)
+        with tracing_once():
+            self.jaxpr, result = jax.make_jaxpr(function, return_shape=True)(*examples)
         self.result_tree = jax.tree.structure(result)
         self.results: Shapes = [shape_of(x) for x in jax.tree.leaves(result)]
 
@@ -65,6 +68,7 @@ class Made(NamedTuple):
 class Functions:
     """The traced functions of a time loop."""
 
+    @tracing_once()
     def __init__(self, made: Made):
         self.made = made
         self.begin = Traced(made.begin, made.parameters, made.start)

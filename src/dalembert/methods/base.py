@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.model import Mechanics, System, Trait, lower
-from dalembert.numerics import Renamed, matmul, matvec, newton, solve, solve_spd
+from dalembert.numerics import Renamed, diagonal, matmul, matvec, newton, solve, solve_spd
 
 
 class Status(enum.Enum):
@@ -324,7 +324,7 @@ def solve_velocity(
     the Jacobian as a function of the residual, Broyden's updates replace exact Jacobians.
     """
     number, length = jnp.finfo(guess.dtype), jnp.abs(h)
-    weights = jnp.sqrt(jnp.diagonal(mass))
+    weights = jnp.sqrt(diagonal(mass))
     # Maxima would do as well, but sums are products of vectors, and in them NaN stays NaN at no cost.
     # The numbers of a group element are of size one, and there may be more of them than velocities.
     places = jnp.abs(state.q)

@@ -43,7 +43,7 @@ from dalembert.model import (
     lower,
     total_energy,
 )
-from dalembert.numerics import matvec, solve, solve_spd
+from dalembert.numerics import matvec, repeated, solve, solve_spd
 
 
 class EDLAMemory(NamedTuple):
@@ -146,6 +146,9 @@ class EDLA(Method):
 
         kick = -lam' is the impulse of the constraint: p^- = p^+ + A^T kick.
         """
+        return repeated("EDLA.residuals", EDLA._residuals, self, m, s, h, u, kick)
+
+    def _residuals(self, m: Mechanics, s: Start, h: Array, u: Array, kick: Array) -> tuple[Array, Array]:
         ld = self.discrete_lagrangian
         q1 = ld.moved(m, s.q, u, h)
         before, _ = ld.spacetime_derivatives(m, s.t, s.q, q1, u, h)
@@ -471,7 +474,7 @@ def search(
 
 
 def _where(which: Array, new: Search, old: Search) -> Search:
-    return jax.tree.map(partial(jnp.where, which), new, old)
+    return jax.tree.map(partial(lax.select, which), new, old)
 
 
 # The weights of the second difference of order 6, without the middle one, where the residual vanishes.

@@ -8,7 +8,7 @@ from jax import Array
 
 from dalembert.kernels import Scalars, Unsupported
 from dalembert.model import Mechanics, Trait, along_surface, as_arrays, nearest_velocity
-from dalembert.numerics import Recent, current, kind_of, matmul, matvec, newton, solve_spd
+from dalembert.numerics import Recent, current, diagonal, kind_of, matmul, matvec, newton, solve_spd
 
 _known = Recent(256)
 
@@ -92,14 +92,14 @@ def _held(m: Mechanics, q: Array, plus: Array, rows: Array, offsets: Array) -> A
         return jnp.concatenate([balance, matvec(rows, v) - offsets])
 
     start = jnp.concatenate([guess, jnp.zeros(rows.shape[0], q.dtype)])
-    own = jnp.sqrt(jnp.diagonal(mass))
+    own = jnp.sqrt(diagonal(mass))
     made = jnp.finfo(q.dtype).tiny + jnp.sum(own[:, None] * jnp.abs(z), axis=0)
     x, info = newton(equations, start, 1 / _size(mass, guess, p), weights=jnp.concatenate([own, made]))
     return jnp.where(info.converged, x[:n], jnp.nan)
 
 
 def _size(mass: Array, v: Array, p: Array) -> Array:
-    weights = jnp.sqrt(jnp.diagonal(mass))
+    weights = jnp.sqrt(diagonal(mass))
     return jnp.sum(weights * jnp.abs(v)) + jnp.sum(jnp.abs(p) / weights) + jnp.finfo(v.dtype).tiny
 
 

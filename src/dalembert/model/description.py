@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dalembert.groups import Group
@@ -276,8 +275,9 @@ def shape_of(label: str, function: Callable, *arguments: Any, wanted: str = "one
 def _check_shapes(system: Mechanics) -> None:
     n = system.velocity_dimension
     label, timed = system.class_name, Trait.TIMED in system.traits
-    arrays = system.at(jnp.asarray(0.0))
-    q, v = (jax.ShapeDtypeStruct((size,), jnp.asarray(0.0).dtype) for size in (system.dimension, n))
+    number = jax.dtypes.canonicalize_dtype(float)
+    arrays = system.at(np.zeros((), number))
+    q, v = (jax.ShapeDtypeStruct((size,), number) for size in (system.dimension, n))
     shapes: dict[str, tuple] = {}
     expected: list[tuple[str, tuple, Callable[[tuple], bool], str]] = [
         ("lagrangian", (q, v), lambda s: s == (), "a number (shape ())"),

@@ -14,7 +14,16 @@ from jax import Array
 
 from dalembert.model.systems import Mechanics, System, lower
 from dalembert.model.traits import Trait
-from dalembert.numerics import inverse_square_root, matmul, matvec, null_space, solve, solve_spd
+from dalembert.numerics import (
+    diagonal,
+    inverse_square_root,
+    matmul,
+    matvec,
+    null_space,
+    repeated,
+    solve,
+    solve_spd,
+)
 
 
 def nearest_velocity(system: System | Mechanics, q: Array, x: Array) -> Array:
@@ -73,7 +82,7 @@ def nearest_configuration(system: System | Mechanics, q: Array, directions: Arra
     mass = m.metric(q)
     # The numbers of a group element are of size one, and there may be more of them than velocities.
     place = jnp.ones(m.velocity_dimension, q.dtype) if Trait.GROUP in m.traits else q
-    size = jnp.sum(jnp.diagonal(mass) * place**2)
+    size = jnp.sum(diagonal(mass) * place**2)
     x = _shortest(value, (m, q), matmul(columns.T, matmul(mass, columns)), size)
     return m.space.displaced(q, matvec(columns, x))
 
@@ -321,7 +330,10 @@ def acceleration(system: System | Mechanics, q: Array, v: Array) -> tuple[Array,
     They solve d/dt dL/dv - dL/dq = A^T lam + forces with d/dt (A v - b) = 0, or the same equations in a frame. For
     constraints f(q, v) = 0 that are not linear in v, df/dv stands among the rows of A (Chetaev's rule).
     """
-    m = lower(system)
+    return repeated("acceleration", _acceleration, lower(system), q, v)
+
+
+def _acceleration(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
     free = free_acceleration(m, q, v)
     mass = m.hessian(q, v)
     if m.framed and Trait.NONLINEAR not in m.traits:

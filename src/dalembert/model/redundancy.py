@@ -12,7 +12,7 @@ from jax import Array
 from dalembert.model.sampling import TOLERANCE, units
 from dalembert.model.systems import Kept, Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
-from dalembert.numerics import copied, jit_fast_compile, matmul, matvec, solve_spd
+from dalembert.numerics import copied, diagonal, jit_fast_compile, matmul, matvec, solve_spd
 
 DEPENDENT = 1e-7
 """One-forms whose smallest singular value, relative to the largest, is below this are called dependent: half of the
@@ -269,7 +269,7 @@ def least_norm(m: Mechanics, q: Array, lam: Array) -> Array:
 def _combinations(m: Mechanics, q: Array) -> tuple[Array, Array, Array]:
     """The weights with which the kept rows make up all rows (rows = weights^T kept), and both, in units of the
     metric."""
-    unit = jnp.sqrt(jnp.abs(jnp.diagonal(m.metric(q))))
+    unit = jnp.sqrt(jnp.abs(diagonal(m.metric(q))))
     rows, kept = m.with_all_rows().rows(q) / unit, m.rows(q) / unit
     return solve_spd(matmul(kept, kept.T), matmul(kept, rows.T)), rows, kept
 

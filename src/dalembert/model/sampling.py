@@ -9,7 +9,7 @@ from jax import Array
 
 from dalembert.model.systems import FUNCTIONS, Mechanics
 from dalembert.model.traits import Trait
-from dalembert.numerics import is_syntactically_constant, jit_fast_compile
+from dalembert.numerics import diagonal, is_syntactically_constant, jit_fast_compile, tracing_once
 
 # Relative rounding error allowed in identities that should hold exactly (A B = 0, A v = 0, symmetry).
 # User formulas lose a few digits, and states typed with ten digits should pass; real mistakes are far larger.
@@ -77,6 +77,7 @@ def _given_twice(m: Mechanics) -> tuple[bool, bool]:
 
 
 @jit_fast_compile
+@tracing_once()
 def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, turns: Array) -> Sample:
     """The values at (q, v), at configurations around q with other velocities, and after full turns of angles.
 
@@ -84,7 +85,7 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
     """
     start = m.metric(q)
     # The metric sets the unit of velocity and of length, so that the coordinates' units do not matter.
-    natural = jnp.sqrt(jnp.maximum(jnp.sum(v * (start @ v)), 0.0) / jnp.abs(jnp.diagonal(start)))
+    natural = jnp.sqrt(jnp.maximum(jnp.sum(v * (start @ v)), 0.0) / jnp.abs(diagonal(start)))
     natural = jnp.where(jnp.isfinite(natural) & (natural > 0), natural, 1.0)
     place = jnp.zeros(0) if Trait.GROUP in m.traits else jnp.abs(q)
     size = jnp.zeros_like(natural).at[: len(place)].set(place) + natural
@@ -109,7 +110,7 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
 
     def sizes(forms, vectors, mass):
         """The size of products of one-forms and vectors (columns), with lengths measured by the metric."""
-        unit = jnp.sqrt(jnp.abs(jnp.diagonal(mass)) + np.finfo(float).tiny)
+        unit = jnp.sqrt(jnp.abs(diagonal(mass)) + np.finfo(float).tiny)
         return jnp.sum(jnp.abs(forms) / unit, axis=1)[:, None] * jnp.max(
             jnp.abs(vectors) * unit[:, None], axis=0
         )

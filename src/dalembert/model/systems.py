@@ -21,6 +21,7 @@ from dalembert.numerics import (
     matmul,
     matvec,
     null_space,
+    repeated,
     solve_spd,
 )
 
@@ -281,21 +282,20 @@ class Mechanics(eqx.Module):
 
     def own(self, name: str, *arguments: Array) -> Array:
         """The value of a function that the user gave."""
-        function = getattr(self.system, name)
         if Trait.TIMED in self.traits:
             if self.t is None:
                 raise ValueError(
                     f"{self.label} depends on time: set it with at(t) before asking for its {name}"
                 )
             arguments = (self.t, *arguments)
-        found = function(*arguments)
+        found = repeated(name, lambda system, *x: getattr(system, name)(*x), self.system, *arguments)
         return self.system.kept.of(name, found) if self.redundant else found  # pyright: ignore[reportOptionalMemberAccess]
 
     def lagrangian(self, q: Array, v: Array) -> Array:
         """The Lagrangian that the user gave, or else kinetic minus potential energy."""
         if "lagrangian" in self.given:
             return self.own("lagrangian", q, v)
-        return 0.5 * jnp.sum(v * jnp.sum(self.metric(q) * v, axis=-1)) - self.potential(q)
+        return 0.5 * jnp.sum(v * matvec(self.metric(q), v)) - self.potential(q)
 
     def metric(self, q: Array) -> Array:
         """The mass matrix M(q)."""

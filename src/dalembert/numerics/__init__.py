@@ -2,6 +2,7 @@
 
 from dalembert.numerics.compiling import (
     compiled,
+    is_being_traced,
     is_syntactically_constant,
     is_traced,
     jit_fast_compile,
@@ -21,6 +22,7 @@ from dalembert.numerics.fingerprints import (
 )
 from dalembert.numerics.lasting import lasting_name
 from dalembert.numerics.linear import (
+    diagonal,
     inverse_square_root,
     matmul,
     matvec,
@@ -31,6 +33,7 @@ from dalembert.numerics.linear import (
     solve_spd,
 )
 from dalembert.numerics.newton_solver import NewtonInfo, newton
+from dalembert.numerics.repeated import repeated, tracing_once
 from dalembert.numerics.rotations import (
     cosine,
     cotangent_ratio,
@@ -54,10 +57,12 @@ __all__ = [
     "cosine",
     "cotangent_ratio",
     "current",
+    "diagonal",
     "excess_ratio",
     "extrapolated_step",
     "fingerprint",
     "inverse_square_root",
+    "is_being_traced",
     "is_installed",
     "is_syntactically_constant",
     "is_traced",
@@ -72,8 +77,10 @@ __all__ = [
     "one_look",
     "pivot_floor",
     "renamed_names",
+    "repeated",
     "sine_ratio",
     "solve",
     "solve_spd",
+    "tracing_once",
     "versine_ratio",
 ]

@@ -6,11 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from dalembert.numerics.fingerprints import current
-from dalembert.numerics.jax_internals import Literal, Tracer
+from dalembert.numerics.jax_internals import Literal, Tracer, trace_state_clean
 
 # XLA's newer fusion emitters on CPU double the compile time of a step and gain nothing at these sizes.
 _OPTIONS = {"xla_cpu_use_fusion_emitters": False}
@@ -21,6 +22,11 @@ _HURRY = {**_OPTIONS, "xla_backend_optimization_level": 0}
 def is_traced(tree: Any) -> bool:
     """Whether a value in the tree is not known yet, because other JAX code is being traced."""
     return any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
+
+
+def is_being_traced() -> bool:
+    """Whether the code around this call is being traced, so that even operations on known numbers become part of it."""
+    return not trace_state_clean() and is_traced(jnp.zeros(()) + 0)
 
 
 # The number of kinds of arguments whose compiled code a function keeps. A kind is a class of systems; the limit keeps a

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 from jax._src.config import trace_context
+from jax._src.core import trace_state_clean
 from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Literal, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
@@ -25,6 +26,7 @@ __all__ = [
     "mlir",
     "scan_parts",
     "settings",
+    "trace_state_clean",
 ]
 
 

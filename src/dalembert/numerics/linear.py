@@ -32,6 +32,12 @@ def matmul(a: Array, b: Array) -> Array:
     return lax.reduce_sum(lax.mul(left, right), axes=(1,))
 
 
+def diagonal(a: Array) -> Array:
+    """The diagonal of a square matrix."""
+    n = a.shape[0]
+    return lax.slice(lax.reshape(a, (n * n,)), (0,), (n * n,), (n + 1,))
+
+
 def _factor(a: Array) -> tuple[list, list, list]:
     """a = L U without pivoting, as nested lists of scalars (L has a unit diagonal), and the inverse pivots."""
     n = a.shape[0]
@@ -135,8 +141,8 @@ def _large(a: Array, b: Array, positive: bool) -> Array:
     right = b.reshape(b.shape[0], -1)
     if positive:
         low = lax.linalg.cholesky(a, symmetrize_input=False)
-        pivots = jnp.diagonal(low) ** 2
-        sound = jnp.all(pivots > pivot_floor(a.dtype) * jnp.abs(jnp.diagonal(a)))
+        pivots = diagonal(low) ** 2
+        sound = jnp.all(pivots > pivot_floor(a.dtype) * jnp.abs(diagonal(a)))
         y = lax.linalg.triangular_solve(low, right, left_side=True, lower=True)
         x = lax.linalg.triangular_solve(low, y, left_side=True, lower=True, transpose_a=True)
         return jnp.where(sound, x, jnp.nan).reshape(b.shape)

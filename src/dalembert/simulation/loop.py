@@ -26,7 +26,7 @@ from dalembert.model import (
     still_follow,
     violates,
 )
-from dalembert.numerics import compiled, is_syntactically_constant, solve_spd
+from dalembert.numerics import compiled, diagonal, is_syntactically_constant, solve_spd
 
 CAPACITY = 8192
 """The number of rows that a chunk can save; it is fixed, so that no compiled shape depends on the number of steps."""
@@ -77,7 +77,7 @@ def start_fault(
     bad = jnp.any(violates(m.forms(q, v), v, m.levels(q, v), mass))
     fault = jnp.where(_rank_holds(m, q, v, mass), Status.OK.code, Status.RANK.code)
     fault = jnp.where(bad, Status.OFF_CONSTRAINT.code, fault)
-    unit = jnp.sqrt(jnp.abs(jnp.diagonal(mass)))
+    unit = jnp.sqrt(jnp.abs(diagonal(mass)))
     # If the matrix is not positive definite, the solution is not finite.
     definite = jnp.isfinite(jnp.sum(solve_spd(mass / (unit[:, None] * unit), jnp.ones_like(unit))))
     fault = jnp.where(definite, fault, Status.NOT_DEFINITE.code)
@@ -98,7 +98,7 @@ def _rank_holds(m: Mechanics, q: Array, v: Array, mass: Array) -> Array:
     """Whether the one-forms are independent, and those that are left out follow from them."""
     if not m.constrained or m.framed:
         return jnp.asarray(True)
-    forms = m.forms(q, v) / jnp.sqrt(jnp.abs(jnp.diagonal(mass)))
+    forms = m.forms(q, v) / jnp.sqrt(jnp.abs(diagonal(mass)))
     if forms.shape[0] > forms.shape[1]:
         return jnp.asarray(False)
     forms = forms / jnp.sqrt(jnp.sum(forms**2, axis=1, keepdims=True))

@@ -30,6 +30,7 @@ from dalembert.numerics import (
     captures_traced,
     current,
     fingerprint,
+    is_being_traced,
     is_traced,
     jit_fast_compile,
     one_look,
@@ -125,7 +126,7 @@ def _outside(system: Any, work: Callable[[], Any]) -> Any:
     another thread does the work.
     """
     with _explaining(system):
-        if not is_traced(jnp.zeros(()) + 0):
+        if not is_being_traced():
             return work()
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(work).result()
