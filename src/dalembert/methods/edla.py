@@ -224,18 +224,26 @@ class EDLA(Method):
 
         Also S = J_hh - J_hy J_yy^-1 J_yh: the derivative of the energy residual with u and kick eliminated.
         """
-        n, size = s.v.shape[0], s.size
+        n = s.v.shape[0]
         # One measure for all: both steps and energies are in units of velocity.
         tiny = jnp.finfo(s.q.dtype).tiny
         speed = lax.stop_gradient(jnp.sum(jnp.abs(s.v)) + jnp.sum(jnp.abs(found.x[:n]))) + tiny
         tick, rate = lax.stop_gradient(last / speed), lax.stop_gradient(speed / (scale + tiny))
 
         def equations(m, s, y):
-            energy, rest = self.residuals(m, s, y[0] * tick, y[1 : n + 1], y[n + 1 :] / size)
+            energy, rest = self.residuals(m, s, y[0] * tick, y[1 : n + 1], y[n + 1 :] / s.size)
             return jnp.concatenate([(energy * rate)[None], rest])
 
         def jacobian(m, s, y):
             return jax.jacfwd(partial(equations, m, s))(y)
+
+        @jax.custom_jvp
+        def known_at(where, found):
+            return found
+
+        @known_at.defjvp
+        def _(primals, tangents):
+            return primals[1], jax.jvp(jacobian, *(x[0] for x in (primals, tangents)))[1]
 
         guess = lax.stop_gradient(jnp.concatenate([(found.h / tick)[None], found.x]))
         there, value = jacobian(*lax.stop_gradient((m, s)), guess), equations(m, s, guess)
@@ -246,7 +254,7 @@ class EDLA(Method):
         better = good & (after < jnp.abs(value[0]))
         # The value where the Jacobian is already known, with the derivatives of the refined root.
         same = _moving_with(guess, jnp.where(good, y, guess))
-        known = jacobian(m, s, same)
+        known = known_at((m, s, same), there)
         schur = known[0, 0] - jnp.sum(known[0, 1:] * solve(known[1:, 1:], known[1:, 0]))
         y = jnp.where(better, y, same)
         residual = jnp.where(better, after, jnp.abs(value[0])) / speed
@@ -385,10 +393,8 @@ def search(
     eps = jnp.finfo(x.dtype).eps
     guess = last * jnp.clip(last / before, 0.5, 2.0)
     low, high = 0.1 * last, 10 * last
-    code = {status: jnp.int32(status.code) for status in Status}
-
-    def phase(k: int) -> Array:
-        return jnp.int32(k)
+    code = {status: np.int32(status.code) for status in Status}
+    phase = np.int32
 
     def secant(c: Search, f: Array, size: Array, improved: Array) -> Search:
         move = jnp.clip(-f * (c.h - c.h0) / (f - c.f0), -0.3 * c.h, 0.3 * c.h)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.kernels import making
 from dalembert.methods import Method, State, Status
 from dalembert.model import (
     Kept,
@@ -110,7 +111,7 @@ def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, proje
     """The system, the method and the trajectory of a run whose values are all known."""
     if isinstance(system, System) and isinstance(method, Method):  # otherwise the checks say what is wrong
         system, method = as_arrays(system), as_arrays(method)
-    with one_look():
+    with one_look(), making():
         q0, v0 = _projected(system, method, q0, v0, t0) if project else (q0, v0)
         system = _check_once(system, method, q0, v0, t0)
         q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
