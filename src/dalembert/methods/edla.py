@@ -393,8 +393,10 @@ def search(
     eps = jnp.finfo(x.dtype).eps
     guess = last * jnp.clip(last / before, 0.5, 2.0)
     low, high = 0.1 * last, 10 * last
-    code = {status: np.int32(status.code) for status in Status}
-    phase = np.int32
+    code: dict[Status, Any] = {status: np.int32(status.code) for status in Status}
+
+    def phase(k: int) -> Any:
+        return np.int32(k)
 
     def secant(c: Search, f: Array, size: Array, improved: Array) -> Search:
         move = jnp.clip(-f * (c.h - c.h0) / (f - c.f0), -0.3 * c.h, 0.3 * c.h)
