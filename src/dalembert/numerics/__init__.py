@@ -33,7 +33,6 @@ from dalembert.numerics.linear import (
     solve_spd,
 )
 from dalembert.numerics.newton_solver import NewtonInfo, newton
-from dalembert.numerics.repeated import repeated, tracing_once
 from dalembert.numerics.rotations import (
     cosine,
     cotangent_ratio,
@@ -42,6 +41,7 @@ from dalembert.numerics.rotations import (
     versine_ratio,
 )
 from dalembert.numerics.shapes import Numbers, Vector, Vectors
+from dalembert.numerics.tracing import repeated, tracing_once
 
 __all__ = [
     "NewtonInfo",
