@@ -1,6 +1,7 @@
 """Native speed for plain functions: operations on scalars or arrays, and time loops that compile to one kernel."""
 
 from dalembert.kernels.adjoint import Adjoint
+from dalembert.kernels.array_loop import ArrayLoop
 from dalembert.kernels.choice import time_loop, wanted_form
 from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.native import Loop, TimeLoop, pack
@@ -11,6 +12,7 @@ from dalembert.kernels.waiting import making
 
 __all__ = [
     "Adjoint",
+    "ArrayLoop",
     "Loop",
     "Scalars",
     "TimeLoop",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dalembert.kernels.array_code import Program
 from dalembert.kernels.drivers import Driver
-from dalembert.kernels.native import LOOP_PASSES, Machine, Once, Text, TimeLoop, machine
+from dalembert.kernels.native import LOOP_PASSES, Machine, Once, Text, TimeLoop, joined, machine
 from dalembert.kernels.traced import Functions
 
 
@@ -36,7 +36,14 @@ class ArrayLoop(TimeLoop):
 
     def machine_of_many(self, varied: Sequence[bool]) -> Machine:
         """The function `many`."""
-        return machine(self._text("begin"), *self._of_a_step(), self._many(varied), passes=LOOP_PASSES)
+        return machine(*self._for_many(varied), passes=LOOP_PASSES)
+
+    def _for_many(self, varied: Sequence[bool]) -> list[Text]:
+        return [self._text("begin"), *self._of_a_step(), self._many(varied)]
+
+    def text_of_many(self, varied: Sequence[bool]) -> str:
+        """The text of `many`, with all that it calls, for one member at a time."""
+        return joined(self._for_many(varied))
 
     def _start(self) -> Text:
         w = Driver()

@@ -1,6 +1,11 @@
-"""Many trajectories on a GPU: one Pallas kernel, which keeps every member in registers for the whole run."""
+"""Many trajectories on a GPU: one kernel for the whole run, made by LLVM, or by Pallas (Triton).
 
-from functools import lru_cache
+LLVM takes loops of any size and form. Triton compiles short steps as quickly, and runs them a little faster; it takes
+minutes for long ones. It has functions that LLVM has no code for, such as exponentials.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -8,7 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dalembert.kernels.native import Loop
+from dalembert.kernels import cuda
+from dalembert.kernels.graph import Unsupported
+from dalembert.kernels.native import Loop, TimeLoop
 from dalembert.kernels.traced import dtypes_of
 
 BLOCK = 128
@@ -122,12 +129,26 @@ def _typed(x: Any, dtype: np.dtype) -> Any:
     return x if dtype == np.float64 else (x != 0 if dtype.kind == "b" else x.astype(dtype))
 
 
-def run_many(
-    loop: Loop, flags: tuple[bool, ...], shared, own, starts, steps: int, every: int, count: int
-) -> Any:
-    """The rows, shape (count, distinct entries, members), and how each member ended.
+def call_of_many(
+    loop: TimeLoop, flags: tuple[bool, ...], shared, own, starts, steps: int, every: int, count: int
+) -> Callable[[], Any]:
+    """A function that runs all members, whose numbers are on the GPU already.
 
-    The number of members must be a multiple of BLOCK.
+    It returns the rows, shape (count, distinct entries, members), and how each member ended. The number of members must
+    be a multiple of BLOCK.
     """
-    limits = np.array([steps, every], np.int32)
-    return compiled_many(loop, flags, count, starts.shape[1])(shared, own, starts, limits)
+    by_llvm = partial(cuda.call_of_many, loop, flags, shared, own, starts, steps, every, count)
+    if not isinstance(loop, Loop):
+        return by_llvm()
+
+    def by_triton() -> Callable[[], Any]:
+        call = compiled_many(loop, flags, count, starts.shape[1])
+        arguments = jax.device_put((shared, own, starts, np.array([steps, every], np.int32)))
+        return lambda: call(*arguments)
+
+    if loop.step.operations < SHORT:
+        return by_triton()
+    try:
+        return by_llvm()
+    except Unsupported:
+        return by_triton()

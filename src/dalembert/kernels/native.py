@@ -346,7 +346,8 @@ Text = tuple[str, set[str]]
 """A function, and what it uses."""
 
 
-def _joined(functions: Sequence[Text]) -> str:
+def joined(functions: Sequence[Text]) -> str:
+    """The text of functions and of all that they use."""
     declared = set().union(*(names for _, names in functions))
     return "\n".join([*(text for text, _ in functions), *sorted(declared)])
 
@@ -355,7 +356,7 @@ class Once:
     """Functions that are called once per run; another thread compiles them while this one writes those of a step."""
 
     def __init__(self, *functions: Text):
-        text = _joined(functions)
+        text = joined(functions)
         self.key = code_key(text, ONCE)
         found = cache.find(self.key)
         self.code: Callable[[], bytes] = (
@@ -526,10 +527,6 @@ class TimeLoop:
         """The loop with its traced functions."""
         return self
 
-    def for_gpu(self) -> "Loop":
-        """The same loop, in operations that Triton has."""
-        raise Unsupported("arrays", "which GPU kernels cannot have; the system is too large for scalars")
-
     def entries(self, which: Callable) -> list[int]:
         """The positions of the scalars `which(carry)` among the entries of the carry."""
         number = jax.tree.unflatten(self.carry_tree, range(len(self.carry_shapes)))
@@ -572,6 +569,10 @@ class TimeLoop:
 
     def machine_of_many(self, varied: Sequence[bool]) -> "Machine":
         """The function `many`."""
+        raise NotImplementedError
+
+    def text_of_many(self, varied: Sequence[bool]) -> str:
+        """The text of `many`, with all that it calls, for one member at a time."""
         raise NotImplementedError
 
 
@@ -675,7 +676,13 @@ class Loop(TimeLoop):
 
     def machine_of_many(self, varied: Sequence[bool]) -> "Machine":
         """The function `many`."""
-        lanes = self.lanes
+        return machine(self._many(varied, self.lanes))
+
+    def text_of_many(self, varied: Sequence[bool]) -> str:
+        """The text of `many`, with all that it calls, for one member at a time."""
+        return joined([self._many(varied, 1)])
+
+    def _many(self, varied: Sequence[bool], lanes: int) -> Text:
         w = Block(lanes)
         w.do("br label %member")
         w.block("member")
@@ -720,7 +727,7 @@ class Loop(TimeLoop):
             "define void @many(ptr noalias %shared, ptr noalias %own, ptr noalias %starts, i64 %stride, i64 %from, "
             "i64 %to, i64 %steps, i64 %every, ptr noalias %rows, ptr noalias %report)"
         )
-        return machine(w.function(head))
+        return w.function(head)
 
     def write_steps(self, w: Block, parameters: list[Value], carry: list[Value], todo: str):
         """Writes up to `todo` steps while some member is well; returns the carry then, and how many were done."""
@@ -796,7 +803,7 @@ def pack(tree: Any) -> np.ndarray:
 
 def machine(*functions: Text, once: Once | None = None, passes: dict[str, Any] = PASSES) -> Machine:
     """The functions, compiled together, and those that are being compiled already."""
-    text = _joined(functions)
+    text = joined(functions)
     with making(compiling(text, passes is LOOP_PASSES)):
         codes = {code_key(text, passes): object_code(text, passes)}
         if once is not None:

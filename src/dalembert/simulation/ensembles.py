@@ -390,7 +390,7 @@ def _on_cores(threads, loop, leaves, varied, start, steps, save_every, count, ad
 
 
 def _on_gpu(loop, leaves, varied, start, steps, save_every, count, advance):
-    from dalembert.kernels.gpu import BLOCK, run_many
+    from dalembert.kernels.gpu import BLOCK, call_of_many
 
     loop = loop.whole
     size = len(start.q)
@@ -404,7 +404,7 @@ def _on_gpu(loop, leaves, varied, start, steps, save_every, count, advance):
         here = [x[a:b] if v else x for x, v in zip(leaves, varied, strict=True)]
         shared, own, flags = _packed(here, varied, b - a, part)
         starts = np.stack([_pad(row[a:b], part) for row in _entries(start)])
-        result = run_many(loop, tuple(flags), shared, own, starts, steps, save_every, count)
+        result = call_of_many(loop, tuple(flags), shared, own, starts, steps, save_every, count)()
         rows[:, :, a:b], report[:, a:b] = (np.asarray(x)[..., : b - a] for x in result)
         advance(b)
     return rows, report
@@ -412,7 +412,7 @@ def _on_gpu(loop, leaves, varied, start, steps, save_every, count, advance):
 
 def gpu_call(system, method, q0, v0, *, h, steps: int, save_every: int) -> Callable[[], Any]:
     """The kernel with its arguments already on the GPU, to measure it alone; N must be a multiple of 128."""
-    from dalembert.kernels.gpu import compiled_many
+    from dalembert.kernels.gpu import call_of_many
 
     leaves = jax.tree.leaves((system, method, np.float64(h)))
     size = len(q0)
@@ -420,11 +420,8 @@ def gpu_call(system, method, q0, v0, *, h, steps: int, save_every: int) -> Calla
     shared, own, flags = _packed(leaves, varied, size, size)
     loop = loop_of(system, method).whole
     count = len(saved_steps(steps, save_every))
-    call = compiled_many(loop, tuple(flags), count, size)
-    limits = np.array([steps, save_every], np.int32)
     starts = np.stack(_entries(State.of(q0, v0, np.zeros(size))))
-    arguments = jax.device_put((shared, own, starts, limits))
-    return lambda: call(*arguments)
+    return call_of_many(loop, tuple(flags), shared, own, starts, steps, save_every, count)
 
 
 @lru_cache(maxsize=64)
