@@ -84,8 +84,10 @@ $(MATHJAX):
 
 benchmarks: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
-	$(BIN)/dalembert bench --json benchmarks/results.json --merge benchmarks/gpu.json
-	$(BIN)/python -m dalembert.lab.bench.report benchmarks/results.json
+	$(BIN)/dalembert bench --only size --json benchmarks/size.json
+	$(BIN)/dalembert bench --only c,ensemble,naive,peers,compile,gradients,tag,sweep \
+		--json benchmarks/results.json --merge benchmarks/gpu.json
+	$(BIN)/python -m dalembert.lab.bench.report benchmarks/results.json benchmarks/size.json
 
 clean:
 	rm -rf $(VENV) demo docs/_build docs/_mathjax .pytest_cache .ruff_cache .hypothesis

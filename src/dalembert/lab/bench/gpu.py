@@ -13,7 +13,7 @@ import numpy as np
 
 from dalembert import zoo
 from dalembert.lab.bench.tables import Section, Table
-from dalembert.methods import LeapFrog, Method, State, method_from_text
+from dalembert.methods import FrameGradient, LeapFrog, Method, State, method_from_text
 from dalembert.model import System, as_arrays
 from dalembert.simulation import ensemble
 from dalembert.simulation.ensembles import gpu_call
@@ -27,9 +27,9 @@ MEMBERS, STEPS, H = 256, 100, 0.05
 CLOSE = 1e-9
 Tell = Callable[[str], None]
 WHAT = (
-    "2^20 members of 1,000 steps by leap-frog, double precision, one GPU: the library's kernel, vmap + "
-    "lax.scan of the same step, and CUDA written by hand. Trajectory-steps per second; only the kernel is timed, "
-    "with the data already on the GPU."
+    "2^20 members of 1,000 steps by leap-frog, and 2^15 of 50 steps of a car with 5 and with 20 trailers by frame, "
+    "double precision, one GPU: the library's kernel, vmap + lax.scan of the same step, and CUDA written by hand. "
+    "Trajectory-steps per second; only the kernel is timed, with the data already on the GPU."
 )
 
 
@@ -109,32 +109,39 @@ def _cuda(size: int, steps: int) -> float | None:
     return size * steps / float(np.median(times))
 
 
+def _rates_of(name: str, system: System, method: Method, size: int, steps: int) -> dict[str, Any]:
+    """The trajectory-steps per second of the kernel and of vmap + scan."""
+    found: dict[str, Any] = {}
+    q0, v0 = (np.asarray(x, float) for x in system.start())
+    q = np.broadcast_to(q0, (size, len(q0)))
+    v = v0 * np.linspace(0.7, 1.3, size)[:, None]
+    began = time.perf_counter()
+    call = gpu_call(system, method, q, v, h=0.1, steps=steps, save_every=steps)
+    jax.block_until_ready(call())
+    found[f"{name} kernel, first call, s"] = time.perf_counter() - began
+    found[f"{name} kernel"] = size * steps / seconds(call)
+
+    @jax.jit
+    @jax.vmap
+    def plain(q, v):
+        return scan(system, method, State(q, v, jnp.zeros(())), jnp.asarray(0.1), steps, steps)[1].q[-1]
+
+    on = jax.device_put((q, v))
+    found[f"{name} vmap + scan"] = size * steps / seconds(lambda: plain(*on), 3)
+    found[f"{name} kernel / (vmap + scan)"] = found[f"{name} kernel"] / found[f"{name} vmap + scan"]
+    return found
+
+
 def rates(tell: Tell, size: int = 2**20, steps: int = 1000) -> dict[str, Any]:
     """The trajectory-steps per second of the kernel, of vmap + scan, and of hand-written CUDA."""
     found: dict[str, Any] = {}
-    h = jnp.asarray(0.1)
-    for name in ("PendulumCVT", "Snakeboard"):
-        system, method = as_arrays(getattr(zoo, name)()), as_arrays(LeapFrog())
-        q0, v0 = (np.asarray(x, float) for x in system.start())
-        q = np.broadcast_to(q0, (size, len(q0)))
-        v = v0 * np.linspace(0.7, 1.3, size)[:, None]
-        began = time.perf_counter()
-        call = gpu_call(system, method, q, v, h=0.1, steps=steps, save_every=steps)
-        jax.block_until_ready(call())
-        found[f"{name} kernel, first call, s"] = time.perf_counter() - began
-        found[f"{name} kernel"] = size * steps / seconds(call)
-        plain = jax.jit(
-            jax.vmap(
-                lambda q, v, s=system, m=method: scan(s, m, State(q, v, jnp.zeros(())), h, steps, steps)[1].q[
-                    -1
-                ]
-            )
-        )
-        on = jax.device_put((q, v))
-        found[f"{name} vmap + scan"] = size * steps / seconds(lambda on=on, plain=plain: plain(*on), 3)
-        found[f"{name} kernel / (vmap + scan)"] = found[f"{name} kernel"] / found[f"{name} vmap + scan"]
-        for key, value in found.items():
-            tell(f"{key}: {value:.3g}")
+    for name, system, method, members, length in (
+        ("PendulumCVT", zoo.PendulumCVT(), LeapFrog(), size, steps),
+        ("Snakeboard", zoo.Snakeboard(), LeapFrog(), size, steps),
+        ("Car, 5 trailers, frame", zoo.Car(trailers=5), FrameGradient(), size // 32, steps // 20),
+        ("Car, 20 trailers, frame", zoo.Car(trailers=20), FrameGradient(), size // 32, steps // 20),
+    ):
+        found |= _rates_of(name, as_arrays(system), as_arrays(method), members, length)
     cuda = _cuda(size, steps)
     if cuda is not None:
         found["PendulumCVT CUDA"] = cuda
