@@ -181,7 +181,12 @@ class _Driver:
         if code:
             text = ctypes.c_char_p()
             self.library.cuGetErrorName(code, ctypes.byref(text))
-            raise Unsupported("CUDA's driver", f"{name} failed with {(text.value or b'').decode() or code}")
+            said = (text.value or b"").decode() or code
+            if name == "cuLaunchKernel":
+                raise Unsupported(
+                    "more memory per thread than the GPU has free", f"CUDA's driver says {said}"
+                )
+            raise Unsupported("CUDA's driver", f"{name} failed with {said}")
 
 
 @functools.cache
