@@ -142,7 +142,11 @@ def ptx(text: str, chip: str) -> bytes:
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    machine = llvm.Target.from_triple(_TRIPLE).create_target_machine(cpu=chip, opt=3)
+    try:
+        target = llvm.Target.from_triple(_TRIPLE)
+    except RuntimeError as error:
+        raise Unsupported("PTX", f"which this LLVM does not write ({error})") from error
+    machine = target.create_target_machine(cpu=chip, opt=3)
     module = llvm.parse_assembly(text + _ENTRY, llvm.create_context())
     module.triple, module.data_layout = _TRIPLE, str(machine.target_data)
     options = llvm.create_pipeline_tuning_options()
@@ -164,7 +168,7 @@ class _Driver:
             raise Unsupported("CUDA's driver", "which is not installed here") from error
         self.call("cuInit", 0)
         device, self.context = ctypes.c_int(), ctypes.c_void_p()
-        self.call("cuDeviceGet", ctypes.byref(device), jax.local_devices()[0].id)
+        self.call("cuDeviceGet", ctypes.byref(device), jax.local_devices()[0].local_hardware_id)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)
         chip = []
         for attribute in (75, 76):  # the major and the minor number of the compute capability
