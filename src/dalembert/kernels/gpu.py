@@ -129,6 +129,11 @@ def _typed(x: Any, dtype: np.dtype) -> Any:
     return x if dtype == np.float64 else (x != 0 if dtype.kind == "b" else x.astype(dtype))
 
 
+def is_quicker(loop: TimeLoop, flags: tuple[bool, ...], members: int) -> bool:
+    """Whether the kernel is quicker than XLA, as far as the loop shows."""
+    return isinstance(loop, Loop) or members >= cuda.fewest(loop, flags)
+
+
 def call_of_many(
     loop: TimeLoop, flags: tuple[bool, ...], shared, own, starts, steps: int, every: int, count: int
 ) -> Callable[[], Any]:

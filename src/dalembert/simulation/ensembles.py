@@ -273,10 +273,15 @@ def ensemble(
                 raise Unsupported("single precision or an adaptive solver")
             one = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
             loop = loop_of(*one[:2])
-            runner = _on_gpu if platform == "gpu" else partial(_on_cores, threads or cores())
-            rows, report = runner(loop, leaves, varied, start, steps, int(save_every), len(index), advance)
-            rows = [_field(loop, rows, k) for k in range(len(loop.row_shapes))]
-            rows = jax.tree.unflatten(loop.row_tree, rows)
+            if platform == "gpu" and not _is_quicker(loop, leaves, varied, size):
+                rows, report = _by_xla(tree, leaves, varied, start, steps, int(save_every), advance)
+            else:
+                runner = _on_gpu if platform == "gpu" else partial(_on_cores, threads or cores())
+                rows, report = runner(
+                    loop, leaves, varied, start, steps, int(save_every), len(index), advance
+                )
+                rows = [_field(loop, rows, k) for k in range(len(loop.row_shapes))]
+                rows = jax.tree.unflatten(loop.row_tree, rows)
         except Unsupported as error:
             if wants_kernel(method):
                 tell(system, method, error, above=3)
@@ -387,6 +392,14 @@ def _on_cores(threads, loop, leaves, varied, start, steps, save_every, count, ad
             for k, i in enumerate(loop.copies[:known]):  # the start itself is known
                 rows[0, i, missing] = starts[k, missing]
     return rows[:, :, :size], report[:, :size]
+
+
+def _is_quicker(loop: TimeLoop, leaves: Sequence[Any], varied: Sequence[bool], size: int) -> bool:
+    """Whether a GPU runs the kernel of the loop more quickly than XLA's code."""
+    from dalembert.kernels.gpu import is_quicker
+
+    one = [(np.size(x) // (size if v else 1), v) for x, v in zip(leaves, varied, strict=True)]
+    return is_quicker(loop.whole, tuple(v for count, v in one for _ in range(count)), size)
 
 
 def _on_gpu(loop, leaves, varied, start, steps, save_every, count, advance):
