@@ -9,7 +9,14 @@ from dalembert.discrete.constraints import (
     check_constraint,
     constraint_value,
 )
-from dalembert.discrete.gradients import GRADIENTS, average, gonzalez, itoh_abe, slopes_between
+from dalembert.discrete.gradients import (
+    GRADIENTS,
+    average,
+    average_on_path,
+    gonzalez,
+    itoh_abe,
+    slopes_between,
+)
 from dalembert.discrete.lagrangians import (
     AlphaRule,
     CustomLagrangian,
@@ -60,6 +67,7 @@ __all__ = [
     "as_constraint",
     "as_lagrangian",
     "average",
+    "average_on_path",
     "average_momentum",
     "between",
     "check_constraint",

@@ -9,14 +9,14 @@ is therefore conserved to rounding for any potential, even with large steps, and
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dalembert.numerics import is_syntactically_constant, matvec
+from dalembert.numerics import PathRule, is_syntactically_constant, matmul, matvec
 
 Potential = Callable[[Array], Array]
 Gradient = Callable[[Potential, Array, Array, Array], Array]
@@ -112,22 +112,26 @@ def _zero_of_constants(gradient: Gradient) -> Gradient:
     return quick
 
 
-def _shares(potential: Potential, q0: Array, q1: Array, found: Segment) -> Array:
-    """The error of the quadrature in each coordinate, as a gradient.
+def _unseen(potential: Potential, q0: Array, q1: Array, works: Array, rounding: Array) -> Array:
+    """The work that the quadrature misses in each coordinate, from the values of V when one coordinate moves alone.
 
-    It comes from the values of V when one coordinate moves alone. They show the whole error if V is a sum of functions
-    of one coordinate each. If they show nothing above rounding, the coarser rule decides.
+    They show all of it if V is a sum of functions of one coordinate each; what may be rounding counts as zero.
     """
-    step = q1 - q0
 
     def alone(this):
         change = potential(jnp.where(this, q1, q0)) - potential(q0)
         change = 0.5 * (change + potential(q1) - potential(jnp.where(this, q0, q1)))
-        more = change - jnp.sum(jnp.where(this, found.fine * step, 0.0))
-        return jnp.where(jnp.abs(more) > found.rounding, more, 0.0)
+        more = change - jnp.sum(jnp.where(this, works, 0.0))
+        return jnp.where(jnp.abs(more) > rounding, more, 0.0)
 
     # No loop here: its reverse-mode derivative would have to keep a value for each coordinate.
-    off = _ratio(jax.vmap(alone)(jnp.eye(q0.shape[0], dtype=bool)), step)
+    return jax.vmap(alone)(jnp.eye(q0.shape[0], dtype=bool))
+
+
+def _shares(potential: Potential, q0: Array, q1: Array, found: Segment) -> Array:
+    """The error of the quadrature in each coordinate, as a gradient; the coarser rule decides where V shows nothing."""
+    step = q1 - q0
+    off = _ratio(_unseen(potential, q0, q1, found.fine * step, found.rounding), step)
     return jnp.where(jnp.any(off != 0), off, found.missed)
 
 
@@ -159,6 +163,66 @@ def average(potential: Potential, q0: Array, q1: Array, metric: Array) -> Array:
     # The first branch is the usual one, and ensembles compute it for all members; they compute the other only if a
     # member needs it.
     return found.fine + lax.cond(found.foreseen, known, searched)
+
+
+def average_on_path(
+    potential: Callable[[Any, Array], Array],
+    q0: Array,
+    moves: Array,
+    metric: Callable[[Array], Array],
+    rule: PathRule,
+    timed: bool,
+) -> Array:
+    """The averages of grad V with the Lagrange polynomials l_i of a path, one row per stage.
+
+    The path begins at q0 and has the velocities `moves` at the nodes of the rule; V is potential(x, q) for x from 0 to
+    1. The sum of b_i moves_i . (row i) is the change of V, less what it changes with x alone if it is `timed`. What the
+    quadrature misses is added along the path, as in `average`, and only to the coordinates in which it occurs.
+    """
+    zero = jnp.zeros_like(moves)
+    if is_syntactically_constant(lambda z: potential(z[0], z[1:]), jnp.zeros(q0.shape[0] + 1, q0.dtype)):
+        return zero
+
+    def number(x: Any) -> Array:
+        return jnp.asarray(x, q0.dtype)
+
+    at, weights = number(rule.fine), number(rule.weights)
+    points = q0 + matmul(number(rule.places), moves)
+    values = jax.vmap(jax.grad(potential, argnums=1))(at, points)
+    rows = matmul(number(rule.shares), values)
+    q1 = q0 + matvec(moves.T, weights)
+    works = jnp.sum(weights[:, None] * rows * moves, axis=0)
+    missed = matvec((values * matmul(number(rule.velocities), moves)).T, number(rule.missed))
+    v0, v1 = potential(number(0.0), q0), potential(number(1.0), q1)
+    change = v1 - v0
+    if timed:
+        change = change - jnp.sum(number(rule.fine_weights) * jax.vmap(jax.grad(potential))(at, points))
+    defect = change - jnp.sum(works)
+    work, gap = jnp.sum(jnp.abs(works)), jnp.sum(jnp.abs(missed))
+    reach = jnp.sum(weights[:, None] * jnp.abs(rows), axis=0) * (jnp.abs(q0) + jnp.abs(q1))
+    rounding = _ROUNDINGS * jnp.finfo(q0.dtype).eps * (jnp.abs(v0) + jnp.abs(v1) + jnp.sum(reach))
+    off = jnp.abs(defect) > rounding
+    needed = (gap > 1e-8 * work) | off
+    foreseen = ~(off & (jnp.abs(defect) * work > 1e-3 * gap * gap))
+    lengths = jnp.sum(weights[:, None] * moves * moves, axis=0)
+
+    def spread(wrong: Array, defect: Array) -> tuple[Array, Array]:
+        """The defect as forces along the path in these coordinates, and whether there are any."""
+        total = jnp.sum(wrong * wrong)
+        return moves * _ratio(wrong * wrong * _ratio(defect, total), lengths), total > 0
+
+    def searched():
+        alone = _unseen(lambda q: potential(number(0.5), q), q0, q1, works, rounding)
+        alone = jnp.where(lengths > 0, alone, 0.0)
+        forces, some = spread(jnp.where(jnp.any(alone != 0), alone, missed), defect)
+        momenta = matmul(moves, metric(0.5 * (q0 + q1)))
+        along = momenta * _ratio(defect, jnp.sum(weights[:, None] * momenta * moves))
+        return jnp.where(some, forces, along)
+
+    def known():
+        return spread(missed, jnp.where(needed, defect, 0.0))[0]
+
+    return rows + lax.cond(foreseen, known, searched)
 
 
 @_zero_of_constants

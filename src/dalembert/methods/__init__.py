@@ -7,6 +7,7 @@ from dalembert.methods.composition import Composition
 from dalembert.methods.discrete_gradient import DiscreteGradient
 from dalembert.methods.dla import DLA, DLA01
 from dalembert.methods.edla import EDLA, well_posedness
+from dalembert.methods.frame_collocation import FrameCollocation
 from dalembert.methods.frame_gradient import FrameGradient
 from dalembert.methods.gni import GNI, LieGNI, Reflecting, parasitic_amplitude
 from dalembert.methods.leapfrog import LeapFrog
@@ -23,6 +24,7 @@ __all__ = [
     "Claims",
     "Composition",
     "DiscreteGradient",
+    "FrameCollocation",
     "FrameGradient",
     "LeapFrog",
     "LieGNI",

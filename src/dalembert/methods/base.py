@@ -331,6 +331,9 @@ def solve_velocity(
     along = weights[: len(places)] if len(places) <= len(weights) else jnp.max(weights)
     resolved = number.eps * jnp.sum(along * places)
     natural = jnp.sum(weights * (jnp.abs(state.v) + jnp.abs(kick)))
+    if columns is None:  # one velocity, or several
+        stages = len(guess) // len(weights)
+        weights, natural, resolved = jnp.tile(weights, stages), stages * natural, stages * resolved
     # Everything is multiplied by h, so that a step has only one division.
     inverse = 1 / (natural * length + resolved + number.tiny * (1 + length))
     sizes = weights

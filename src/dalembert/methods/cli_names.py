@@ -18,6 +18,7 @@ from dalembert.methods.composition import Composition
 from dalembert.methods.discrete_gradient import DiscreteGradient
 from dalembert.methods.dla import DLA, DLA01
 from dalembert.methods.edla import EDLA
+from dalembert.methods.frame_collocation import FrameCollocation
 from dalembert.methods.frame_gradient import FrameGradient
 from dalembert.methods.gni import GNI, STARTS, LieGNI
 from dalembert.methods.leapfrog import LeapFrog
@@ -105,6 +106,16 @@ def _maker(method: Callable[..., Method], name: str, choices: dict[str, Choice])
     return make
 
 
+def _frame(text: str) -> Method:
+    """FrameGradient with the named gradient, or FrameCollocation with gauss=S."""
+    key, equals, value = text.partition("=")
+    if key == "gauss":
+        if not equals:
+            raise ValueError("frame:gauss needs its number of stages, as in frame:gauss=4, which has order 8")
+        return FrameCollocation(_whole(key, value))
+    return FrameGradient(text or "average")  # pyright: ignore[reportArgumentType]
+
+
 # Name: (a function that makes the method from the text after the colon, the possible texts, one line about it).
 METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
     "dla": (lambda x: DLA(_number(x) if x else 0.5), "alpha in [0, 1]", "discrete Lagrange-d'Alembert"),
@@ -120,9 +131,9 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
         "discrete gradient on TQ; exact energy",
     ),
     "frame": (
-        lambda x: FrameGradient(x or "average"),  # pyright: ignore[reportArgumentType]
-        "average, gonzalez, itoh-abe",
-        "frame discrete gradient: exact energy, stays on the constraint, any metric",
+        _frame,
+        "average, gonzalez, itoh-abe; gauss=S",
+        "frame discrete gradient: exact energy, stays on the constraint, any metric; gauss=S has order 2 S",
     ),
     "chetaev": (
         lambda x: ChetaevGradient(x or "average"),  # pyright: ignore[reportArgumentType]

@@ -62,21 +62,33 @@ def turning(m: Mechanics, q: Array, b: Array, v: Array) -> Array:
     return turned
 
 
-def _carried(m: Mechanics, q: Array, y: Array) -> Array:
-    """The covector that the drift Z and the time dependence add to the equation of w, for v = y + Z and y = B w.
+def across_metric(m: Mechanics, q: Array, x: Array, y: Array) -> Array:
+    """The gradient of x . M(q) y at constant x and y."""
+    return m.space.gradient(lambda at: jnp.sum(x * matvec(m.metric(at), y)), q)
 
-    With theta = M Z it is grad_M (y . M Z) - (DZ)^T M Z - (D_Z M + M_t) y / 2 - d theta/dt, where grad_M
-    differentiates M alone and d/dt is the derivative along v and in time. The potential is V - |Z|^2/2.
+
+def pulled(m: Mechanics, q: Array, y: Array) -> Array:
+    """The covector that the drift Z adds to the equation of w, for v = y + Z and y = B w, beside the change of the
+    frame along Z and in time.
+
+    With theta = M Z it is grad_M (y . M Z) - (DZ)^T M Z - d theta/dt, where grad_M differentiates M alone and d/dt is
+    the derivative along v and in time. The potential is V - |Z|^2/2.
     """
-    if Trait.AFFINE not in m.traits and (m.natural or m.has_constant_metric(q)):
+    if Trait.AFFINE not in m.traits:
         return jnp.zeros_like(y)
     drift = m.drift(q)
     mass = m.metric(q)
-    still = jax.grad(lambda x: jnp.sum(drift * matvec(m.metric(x), y)))(q)
     pull = jax.grad(lambda x: jnp.sum(matvec(mass, drift) * m.drift(x)))(q)
-    change = m.time_derivative(lambda s, x: matvec(s.metric(x), y), q, drift)
     transport = m.time_derivative(lambda s, x: matvec(s.metric(x), s.drift(x)), q, y + drift)
-    return still - pull - 0.5 * change - transport
+    return across_metric(m, q, drift, y) - pull - transport
+
+
+def _carried(m: Mechanics, q: Array, y: Array) -> Array:
+    """The same with the change of the frame, which is -(D_Z M + M_t) y / 2 where the frame begins."""
+    if Trait.AFFINE not in m.traits and (m.natural or m.has_constant_metric(q)):
+        return jnp.zeros_like(y)
+    change = m.time_derivative(lambda s, x: matvec(s.metric(x), y), q, m.drift(q))
+    return pulled(m, q, y) - 0.5 * change
 
 
 def effective_potential(m: Mechanics, q: Array) -> Array:

@@ -33,6 +33,7 @@ from dalembert.numerics.linear import (
     solve_spd,
 )
 from dalembert.numerics.newton_solver import NewtonInfo, newton
+from dalembert.numerics.quadrature import PathRule
 from dalembert.numerics.rotations import (
     cosine,
     cotangent_ratio,
@@ -46,6 +47,7 @@ from dalembert.numerics.tracing import repeated, tracing_once
 __all__ = [
     "NewtonInfo",
     "Numbers",
+    "PathRule",
     "Recent",
     "Recipe",
     "Renamed",

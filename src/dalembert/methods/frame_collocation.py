@@ -1,0 +1,166 @@
+"""Collocation in a frame: exact energy on D, of any even order, for any metric and any linear or affine constraints."""
+
+import functools
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dalembert.discrete import average_on_path
+from dalembert.discrete.lagrangians import is_whole, plain
+from dalembert.methods.base import Claims, Method, State, solve_velocity
+from dalembert.methods.frame_gradient import across_metric, effective_potential, pulled
+from dalembert.model import Mechanics, System, Trait, lower, nearest_frame, orthonormal_frame
+from dalembert.numerics import PathRule, matmul, matvec
+
+MOST_STAGES = 12
+"""With more, a step would be so long that its order no longer pays; the rules of quadrature are exact enough so far."""
+
+
+class CollocationMemory(NamedTuple):
+    """An orthonormal basis of D at q, the components of the velocity in it, and the velocities at the nodes of the last
+    step, from which the next step is guessed."""
+
+    b: Array
+    w: Array
+    u: Array
+
+
+class Node(NamedTuple):
+    """One node of a step: the frame there, the velocity in D, its components, and their rate of change."""
+
+    b: Array
+    y: Array
+    w: Array
+    rate: Array
+
+
+class FrameCollocation(Method):
+    """Energy-preserving collocation in a frame, with s stages: it stays in D, conserves the energy exactly, is
+    symmetric and has order 2 s. With one stage it is FrameGradient.
+
+    Equations: B is a frame of D, orthonormal for the kinetic metric, v = B w; c_i are Gauss's nodes, b_i their weights
+    and l_i their Lagrange polynomials. q(x) and w(x) are polynomials of degree s with
+        q'(c_i) = h B(q_i) w_i,   w'(c_i) = h (S(q_i, w_i) w_i - B(q_i)^T (G_i - F_i)),
+        G_i = (integral of l_i(x) grad V(q(x)) from 0 to 1)/b_i,   q_i = q(c_i),  w_i = w(c_i),
+    where S is skew and consists of the brackets of the frame, and F_i are the forces. This is the method of
+    [cohen2011] for y = (q, w), whose average of w at a node is w_i itself, because l_i w is integrated exactly by
+    Gauss's rule. The frame is an orthonormal basis at (q0+q1)/2, extended by projection and polar factor, so the result
+    depends only on D and the metric. The unknowns are u_i = B(q_i) w_i.
+    Energy: |w|^2 changes by 2 h sum b_i w_i . w'_i = -2 h sum b_i u_i . G_i, which is minus twice the change of V. With
+    forces the energy changes by exactly their work h sum b_i F_i . u_i.
+    For affine constraints v = B w + Z, and the moving energy |w|^2/2 + V - |Z|^2/2 takes the place of the energy, as in
+    FrameGradient. Functions of time are taken where the path is at that time; with one stage, all in the middle.
+    Memory: an orthonormal basis of D at q, w in it, and the u_i of the last step, whose polynomial begins the next one.
+    """
+
+    stages: int = eqx.field(default=2, static=True, converter=plain)
+    supports = Method.supports | {Trait.VARYING_MASS, Trait.FORCED, Trait.AFFINE, Trait.TIMED}
+
+    def __check_init__(self):
+        if not is_whole(self.stages) or not 1 <= self.stages <= MOST_STAGES:
+            raise ValueError(
+                f"FrameCollocation needs a whole number of stages from 1 to {MOST_STAGES}, got {self.stages!r}; its "
+                "order is twice that number"
+            )
+
+    def init(self, m: Mechanics, state: State, h: Array) -> CollocationMemory:
+        here = m.at(state.t)
+        basis = orthonormal_frame(here, state.q)
+        w = matvec(basis.T, matvec(here.metric(state.q), here.relative(state.q, state.v)))
+        return CollocationMemory(basis, w, jnp.broadcast_to(state.v, (self.stages, *state.v.shape)))
+
+    def step(self, m: Mechanics, state: State, memory: CollocationMemory, h: Array):
+        q0, b0 = state.q, memory.b
+        rule = PathRule.of(self.stages)
+        stages, weights = jnp.asarray(rule.stages, q0.dtype), jnp.asarray(rule.weights, q0.dtype)
+        here = m.at(state.t)
+        y0 = matvec(b0, memory.w)
+        v0 = here.carried(q0, y0)
+        mass0 = here.metric(q0)
+        momentum0 = matvec(mass0, y0)
+        constant = m.has_constant_metric(q0)
+
+        def at(u):
+            """The nodes, the basis in the middle, and w0 in the frame that it extends to."""
+            mean = matvec(u.T, weights)
+            basis = nearest_frame(here.later(0.5 * h), q0 + 0.5 * h * mean, b0)
+            w0 = memory.w
+            if not constant:  # otherwise carrying the frame to the middle and back gives b0 again
+                # Written as a change, so that the bias of rounding errors in the frames does not add up.
+                w0 = w0 + matvec((nearest_frame(here, q0, basis) - b0).T, momentum0)
+            pull = self._pull(m, state.t, q0, u, h)
+            places = q0 + h * matmul(stages, u)
+            times = None if state.t is None else state.t + h * jnp.asarray(rule.nodes, q0.dtype)
+            node = functools.partial(_node, m, basis)
+            nodes = jax.vmap(node, in_axes=(None if times is None else 0, 0, 0, 0))(times, places, u, pull)
+            return nodes, basis, w0
+
+        def equations(x):
+            nodes, _, w0 = at(x.reshape(self.stages, -1))
+            w = w0 + h * matmul(stages, nodes.rate)
+            return (nodes.y - jax.vmap(matvec)(nodes.b, w)).reshape(-1)
+
+        kick = h * matvec(b0, matvec(b0.T, here.potential_gradient(q0)))
+        before = jnp.concatenate([memory.u, v0[None]])
+        guess = matmul(jnp.asarray(rule.onwards, q0.dtype), before).reshape(-1)
+        x, report = solve_velocity(
+            equations, guess, State(q0, v0), h, kick, mass0, lambda: jnp.eye(guess.shape[0], dtype=q0.dtype)
+        )
+        u = x.reshape(self.stages, -1)
+        nodes, basis, w0 = at(u)
+        w1 = w0 + h * matvec(nodes.rate.T, weights)
+        q1 = q0 + h * matvec(u.T, weights)
+        new = state.moved(q1, state.v, h)
+        there = m.at(new.t)
+        b1 = nearest_frame(there, q1, basis)
+        v1 = there.carried(q1, matvec(b1, w1))
+        return new._replace(v=v1), CollocationMemory(b1, w1, u), report
+
+    def _pull(self, m: Mechanics, t: Any, q0: Array, u: Array, h: Array) -> Array:
+        """G_i, the averages of the gradient of the effective potential with l_i."""
+        spread = 0.0 if self.stages == 1 else 1.0
+
+        def potential(x: Any, q: Array) -> Array:
+            return effective_potential(m.at(None if t is None else t + h * (0.5 + spread * (x - 0.5))), q)
+
+        middle = m.at(None if t is None else t + 0.5 * h)
+        timed = Trait.TIMED in m.traits and self.stages > 1
+        return average_on_path(potential, q0, h * u, middle.metric, PathRule.of(self.stages), timed)
+
+    def claims(self, system: System) -> Claims:
+        conservative = lower(system).conservative
+        return Claims(2 * self.stages, conservative, conservative, on_constraint=True, fibred=True)
+
+    def composable(self) -> str | None:
+        return f"it has any even order itself; use FrameCollocation(stages={self.stages + 1})"
+
+    @property
+    def cli_name(self) -> str:
+        return f"frame:gauss={self.stages}"
+
+
+def _node(m: Mechanics, basis: Array, t: Any, q: Array, u: Array, pull: Array) -> Node:
+    """The frame at q, the part of u in D, and w' for the average gradient `pull`.
+
+    w' = (dB/dt)^T M y + B^T (grad_M (y . M y)/2 + C + F - G): the derivative of the frame is along the motion and in
+    time, grad_M differentiates the metric alone, and C is what the drift adds.
+    """
+    s = m.at(t)
+    b, mass, y = nearest_frame(s, q, basis), s.metric(q), s.relative(q, u)
+    momentum = matvec(mass, y)
+    w = matvec(b.T, momentum)
+    inside = matvec(b, w)
+    covector = s.forces(q, s.carried(q, inside)) + pulled(s, q, inside) - pull
+    # In one dimension nothing turns, and the change of the metric only keeps the frame at length one.
+    straight = b.shape[1] == 1 and m.traits.isdisjoint((Trait.TIMED, Trait.AFFINE))
+    rate = jnp.zeros_like(w)
+    if not straight:
+        if not m.has_constant_metric(q):
+            covector = covector + 0.5 * across_metric(s, q, inside, inside)
+        momentum = matvec(mass, inside)
+        rate = s.time_derivative(lambda s, x: matvec(nearest_frame(s, x, basis).T, momentum), q, u)
+    return Node(b, y, w, rate + matvec(b.T, covector))
