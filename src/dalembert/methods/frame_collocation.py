@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from dalembert.discrete import average_on_path
 from dalembert.discrete.lagrangians import is_whole, plain
 from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.methods.frame_gradient import across_metric, effective_potential, pulled
-from dalembert.model import Mechanics, System, Trait, lower, nearest_frame, orthonormal_frame
+from dalembert.model import Mechanics, System, Trait, frame_rotation, lower, nearest_frame, orthonormal_frame
 from dalembert.numerics import PathRule, matmul, matvec
 
 MOST_STAGES = 12
@@ -146,21 +145,20 @@ class FrameCollocation(Method):
 def _node(m: Mechanics, basis: Array, t: Any, q: Array, u: Array, pull: Array) -> Node:
     """The frame at q, the part of u in D, and w' for the average gradient `pull`.
 
-    w' = (dB/dt)^T M y + B^T (grad_M (y . M y)/2 + C + F - G): the derivative of the frame is along the motion and in
-    time, grad_M differentiates the metric alone, and C is what the drift adds.
+    w' = B^T (grad_M (y . M y)/2 - M' y/2 + C + F - G) - W w: grad_M differentiates the metric alone, M' is its
+    derivative along the motion and in time, C is what the drift adds, and W is the rate at which the frame turns.
     """
     s = m.at(t)
     b, mass, y = nearest_frame(s, q, basis), s.metric(q), s.relative(q, u)
-    momentum = matvec(mass, y)
-    w = matvec(b.T, momentum)
+    w = matvec(b.T, matvec(mass, y))
     inside = matvec(b, w)
     covector = s.forces(q, s.carried(q, inside)) + pulled(s, q, inside) - pull
     # In one dimension nothing turns, and the change of the metric only keeps the frame at length one.
-    straight = b.shape[1] == 1 and m.traits.isdisjoint((Trait.TIMED, Trait.AFFINE))
-    rate = jnp.zeros_like(w)
-    if not straight:
-        if not m.has_constant_metric(q):
-            covector = covector + 0.5 * across_metric(s, q, inside, inside)
-        momentum = matvec(mass, inside)
-        rate = s.time_derivative(lambda s, x: matvec(nearest_frame(s, x, basis).T, momentum), q, u)
-    return Node(b, y, w, rate + matvec(b.T, covector))
+    if b.shape[1] == 1 and m.natural:
+        return Node(b, y, w, matvec(b.T, covector))
+    change = None
+    if not m.has_constant_metric(q):
+        change = s.time_derivative(lambda s, x: s.metric(x), q, u)
+        covector = covector + 0.5 * (across_metric(s, q, inside, inside) - matvec(change, inside))
+    rotation = frame_rotation(s, q, basis, b, u, change)
+    return Node(b, y, w, matvec(b.T, covector) - matvec(rotation, w))

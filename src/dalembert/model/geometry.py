@@ -21,6 +21,7 @@ from dalembert.numerics import (
     matvec,
     null_space,
     repeated,
+    skew_solution,
     solve,
     solve_spd,
 )
@@ -289,6 +290,41 @@ def _few_directions(a: Array, mass: Array, b: Array) -> Array:
     basis = solve(rows / jnp.max(jnp.abs(rows), axis=1, keepdims=True), right)
     weights = matmul(mass, basis)
     return polar_factor(matmul(basis, solve_spd(matmul(basis.T, weights), matmul(weights.T, b))), mass)
+
+
+def frame_rotation(
+    system: System | Mechanics, q: Array, basis: Array, b: Array, v: Array, mass_rate: Array | None
+) -> Array:
+    """How fast the frame b, the nearest one to `basis`, turns within D while q moves with the velocity v.
+
+    It is the skew part W of b^T M b' for the derivative b' along v and in time. `mass_rate` is the derivative of the
+    mass matrix, None if that is constant. Because H = b^T M basis stays symmetric,
+    W H + H W = K H - H K + (b'^T M basis - its transpose) + (b^T M' basis - its transpose) with K = -b^T M' b / 2,
+    where the part of b' in D, which W is about, is left out.
+    """
+    m = lower(system)
+    mass = m.metric(q)
+    weights = matmul(b.T, mass)
+    h = matmul(weights, basis)
+    turned = matmul(matmul(_leaving(m, q, b, v, mass).T, mass), basis - matmul(b, h))
+    if mass_rate is not None:
+        along = matmul(b.T, mass_rate)
+        turned = turned + matmul(along, basis) - 0.5 * matmul(matmul(along, b), h)
+    return skew_solution(h, turned - turned.T)
+
+
+def _leaving(m: Mechanics, q: Array, b: Array, v: Array, mass: Array) -> Array:
+    """Velocities that differ from the derivative of a frame b of D along v, and in time, only by velocities in D."""
+    if m.framed:
+        spanning = m.frame(q)
+        weights = matmul(spanning.T, mass)
+        parts = solve_spd(matmul(weights, spanning), matmul(weights, b))
+        return m.time_derivative(lambda s, x: matmul(s.frame(x), parts), q, v)
+    if not m.constrained:
+        return jnp.zeros_like(b)
+    a = m.rows(q)
+    change = m.time_derivative(lambda s, x: matmul(s.rows(x), b), q, v)
+    return -_raised(mass, a, change)
 
 
 def polar_factor(x: Array, mass: Array) -> Array:

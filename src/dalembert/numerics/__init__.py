@@ -29,6 +29,7 @@ from dalembert.numerics.linear import (
     multiplier_bound,
     null_space,
     pivot_floor,
+    skew_solution,
     solve,
     solve_spd,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "renamed_names",
     "repeated",
     "sine_ratio",
+    "skew_solution",
     "solve",
     "solve_spd",
     "tracing_once",

@@ -268,6 +268,54 @@ def _null_space_in_a_loop(a: Array) -> Array:
     return basis - matmul(pairs, matmul(a, basis))
 
 
+def skew_solution(h: Array, right: Array) -> Array:
+    """The skew matrix w with w h + h w = right, for a symmetric positive definite h and a skew right side."""
+    r = h.shape[0]
+    if r < 2:
+        return jnp.zeros_like(right)
+    if r == 2:
+        return right / jnp.trace(h)
+    if r > 4:
+        return _skew_by_iteration(h, right)
+    # One unknown for each pair k < j.
+    k, j = np.triu_indices(r, 1)
+    one = np.eye(r)
+    matrix = (
+        one[np.ix_(k, k)] * h[j][:, j]
+        - one[np.ix_(k, j)] * h[j][:, k]
+        + h[k][:, k] * one[np.ix_(j, j)]
+        - h[k][:, j] * one[np.ix_(j, k)]
+    )
+    found = solve_spd(matrix, right[k, j])
+    upper = jnp.zeros_like(right).at[k, j].set(found)
+    return upper - upper.T
+
+
+def _skew_by_iteration(h: Array, right: Array) -> Array:
+    """The same for many rows, where h is near a multiple of the identity: its inverse begins an iteration."""
+    scale = jnp.trace(h) / h.shape[0]
+
+    def times(w: Array) -> Array:
+        return matmul(w, h) + matmul(h, w)
+
+    def iterated(times: Any, right: Array) -> Array:
+        def unfinished(carry):
+            _, error, before, count = carry
+            return (error < before) & (count < 100)
+
+        def improve(carry):
+            w, error, _, count = carry
+            step = (right - times(w)) / (2 * scale)
+            return w + step, jnp.max(jnp.abs(step)), error, count + 1
+
+        large = jnp.full((), jnp.finfo(h.dtype).max, h.dtype)
+        start = (right / (2 * scale), large / 2, large, jnp.zeros((), jnp.int32))
+        w, error, _, _ = lax.while_loop(unfinished, improve, start)
+        return jnp.where(error <= 1e-9 * jnp.max(jnp.abs(w)) + jnp.finfo(h.dtype).tiny, w, jnp.nan)
+
+    return lax.custom_linear_solve(times, right, iterated, iterated, symmetric=True)
+
+
 def inverse_square_root(a: Array) -> Array:
     """a^(-1/2) for a symmetric positive definite matrix.
 
