@@ -172,16 +172,17 @@ def average_on_path(
     metric: Callable[[Array], Array],
     rule: PathRule,
     timed: bool,
-) -> Array:
-    """The averages of grad V with the Lagrange polynomials l_i of a path, one row per stage.
+) -> tuple[Array, Array]:
+    """The averages of grad V with the Lagrange polynomials l_i of a path, one row per stage, and what V changes with x
+    alone, which is zero unless it is `timed`.
 
     The path begins at q0 and has the velocities `moves` at the nodes of the rule; V is potential(x, q) for x from 0 to
-    1. The sum of b_i moves_i . (row i) is the change of V, less what it changes with x alone if it is `timed`. What the
-    quadrature misses is added along the path, as in `average`, and only to the coordinates in which it occurs.
+    1. The sum of b_i moves_i . (row i) is the change of V, less what it changes with x alone. What the quadrature
+    misses is added along the path, as in `average`, and only to the coordinates in which it occurs.
     """
-    zero = jnp.zeros_like(moves)
+    alone = jnp.zeros((), q0.dtype)
     if is_syntactically_constant(lambda z: potential(z[0], z[1:]), jnp.zeros(q0.shape[0] + 1, q0.dtype)):
-        return zero
+        return jnp.zeros_like(moves), alone
 
     def number(x: Any) -> Array:
         return jnp.asarray(x, q0.dtype)
@@ -194,10 +195,9 @@ def average_on_path(
     works = jnp.sum(weights[:, None] * rows * moves, axis=0)
     missed = matvec((values * matmul(number(rule.velocities), moves)).T, number(rule.missed))
     v0, v1 = potential(number(0.0), q0), potential(number(1.0), q1)
-    change = v1 - v0
     if timed:
-        change = change - jnp.sum(number(rule.fine_weights) * jax.vmap(jax.grad(potential))(at, points))
-    defect = change - jnp.sum(works)
+        alone = jnp.sum(number(rule.fine_weights) * jax.vmap(jax.grad(potential))(at, points))
+    defect = v1 - v0 - alone - jnp.sum(works)
     work, gap = jnp.sum(jnp.abs(works)), jnp.sum(jnp.abs(missed))
     reach = jnp.sum(weights[:, None] * jnp.abs(rows), axis=0) * (jnp.abs(q0) + jnp.abs(q1))
     rounding = _ROUNDINGS * jnp.finfo(q0.dtype).eps * (jnp.abs(v0) + jnp.abs(v1) + jnp.sum(reach))
@@ -212,9 +212,9 @@ def average_on_path(
         return moves * _ratio(wrong * wrong * _ratio(defect, total), lengths), total > 0
 
     def searched():
-        alone = _unseen(lambda q: potential(number(0.5), q), q0, q1, works, rounding)
-        alone = jnp.where(lengths > 0, alone, 0.0)
-        forces, some = spread(jnp.where(jnp.any(alone != 0), alone, missed), defect)
+        wrong = _unseen(lambda q: potential(number(0.5), q), q0, q1, works, rounding)
+        wrong = jnp.where(lengths > 0, wrong, 0.0)
+        forces, some = spread(jnp.where(jnp.any(wrong != 0), wrong, missed), defect)
         momenta = matmul(moves, metric(0.5 * (q0 + q1)))
         along = momenta * _ratio(defect, jnp.sum(weights[:, None] * momenta * moves))
         return jnp.where(some, forces, along)
@@ -222,7 +222,7 @@ def average_on_path(
     def known():
         return spread(missed, jnp.where(needed, defect, 0.0))[0]
 
-    return rows + lax.cond(foreseen, known, searched)
+    return rows + lax.cond(foreseen, known, searched), alone
 
 
 @_zero_of_constants

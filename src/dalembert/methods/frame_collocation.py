@@ -11,7 +11,13 @@ from jax import Array
 from dalembert.discrete import average_on_path
 from dalembert.discrete.lagrangians import is_whole, plain
 from dalembert.methods.base import Claims, Method, State, solve_velocity
-from dalembert.methods.frame_gradient import across_metric, effective_potential, pulled
+from dalembert.methods.frame_gradient import (
+    across_metric,
+    carried_force,
+    change_with_time,
+    effective_potential,
+    pulled,
+)
 from dalembert.model import Mechanics, System, Trait, frame_rotation, lower, nearest_frame, orthonormal_frame
 from dalembert.numerics import PathRule, matmul, matvec
 
@@ -91,7 +97,7 @@ class FrameCollocation(Method):
             if not constant:  # otherwise carrying the frame to the middle and back gives b0 again
                 # Written as a change, so that the bias of rounding errors in the frames does not add up.
                 w0 = w0 + matvec((nearest_frame(here, q0, basis) - b0).T, momentum0)
-            pull = self._pull(m, state.t, q0, u, h)
+            pull, _ = self._pull(m, state.t, q0, u, h)
             places = q0 + h * matmul(stages, u)
             times = None if state.t is None else state.t + h * jnp.asarray(rule.nodes, q0.dtype)
             node = functools.partial(_node, m, basis)
@@ -119,16 +125,38 @@ class FrameCollocation(Method):
         v1 = there.carried(q1, matvec(b1, w1))
         return new._replace(v=v1), CollocationMemory(b1, w1, u), report
 
-    def _pull(self, m: Mechanics, t: Any, q0: Array, u: Array, h: Array) -> Array:
-        """G_i, the averages of the gradient of the effective potential with l_i."""
-        spread = 0.0 if self.stages == 1 else 1.0
+    def _pull(self, m: Mechanics, t: Any, q0: Array, u: Array, h: Array) -> tuple[Array, Array]:
+        """G_i, the averages of the gradient of the effective potential with l_i, and its change with time alone."""
+        one = self.stages == 1
 
         def potential(x: Any, q: Array) -> Array:
-            return effective_potential(m.at(None if t is None else t + h * (0.5 + spread * (x - 0.5))), q)
+            return effective_potential(m.at(None if t is None else t + h * (0.5 if one else x)), q)
 
         middle = m.at(None if t is None else t + 0.5 * h)
-        timed = Trait.TIMED in m.traits and self.stages > 1
+        timed = Trait.TIMED in m.traits and not one
         return average_on_path(potential, q0, h * u, middle.metric, PathRule.of(self.stages), timed)
+
+    def work_between(self, m: Mechanics, t: Any, start: tuple[Array, Array], q1: Array, h: Array) -> Array:
+        """The change of the moving energy in the step from the start (q0, v0) at t, which is taken once more.
+
+        Forces, drift and time contribute, as for FrameGradient: h sum b_i ((F_i + C_i) . y_i + G_i . Z_i) at the nodes,
+        plus the change of the effective potential with time alone.
+        """
+        state = State(*start, t)
+        u = self.step(m, state, self.init(m, state, h), h)[1].u
+        q0, rule = state.q, PathRule.of(self.stages)
+        pull, alone = self._pull(m, t, q0, u, h)
+
+        def power(t: Any, q: Array, u: Array, pull: Array) -> Array:
+            s = m.at(t)
+            y = s.relative(q, u)
+            return jnp.sum(y * (s.forces(q, u) + carried_force(s, q, y))) + jnp.sum(pull * s.drift(q))
+
+        places = q0 + h * matmul(jnp.asarray(rule.stages), u)
+        powers = jax.vmap(power)(t + h * jnp.asarray(rule.nodes), places, u, pull)
+        if self.stages == 1:
+            alone = change_with_time(m, t, q0, q1, h)
+        return h * jnp.sum(jnp.asarray(rule.weights) * powers) + alone
 
     def claims(self, system: System) -> Claims:
         conservative = lower(system).conservative

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.discrete import GRADIENTS, slopes_between
+from dalembert.discrete import GRADIENTS, Retraction, slopes_between
 from dalembert.methods.base import Claims, Method, State, solve_velocity
 from dalembert.methods.discrete_gradient import check_gradient, is_separable
 from dalembert.model import (
@@ -83,7 +83,7 @@ def pulled(m: Mechanics, q: Array, y: Array) -> Array:
     return across_metric(m, q, drift, y) - pull - transport
 
 
-def _carried(m: Mechanics, q: Array, y: Array) -> Array:
+def carried_force(m: Mechanics, q: Array, y: Array) -> Array:
     """The same with the change of the frame, which is -(D_Z M + M_t) y / 2 where the frame begins."""
     if Trait.AFFINE not in m.traits and (m.natural or m.has_constant_metric(q)):
         return jnp.zeros_like(y)
@@ -97,6 +97,16 @@ def effective_potential(m: Mechanics, q: Array) -> Array:
         return m.potential(q)
     drift = m.drift(q)
     return m.potential(q) - 0.5 * jnp.sum(drift * matvec(m.metric(q), drift))
+
+
+def change_with_time(m: Mechanics, t: Any, q0: Array, q1: Array, h: Array) -> Array:
+    """What the effective potential changes with time alone: at q0 up to the middle of the step, then at q1."""
+    here = m.at(t)
+    mid = here.later(0.5 * h)
+    first, last = (
+        effective_potential(x, q) - effective_potential(mid, q) for x, q in ((here, q0), (here.later(h), q1))
+    )
+    return last - first
 
 
 def _across(here: Mechanics, mid: Mechanics, way: Way, q0: Array, h: Array) -> Mechanics:
@@ -218,7 +228,7 @@ class FrameGradient(Method):
         """(w1 - w0)/h for the velocity y in D at the middle."""
         qb = way.middle
         covector = -self._slope(mid, way)
-        covector = covector + mid.forces(qb, across.carried(qb, y)) + _carried(mid, qb, y)
+        covector = covector + mid.forces(qb, across.carried(qb, y)) + carried_force(mid, qb, y)
         change = matvec(b.T, covector)
         straight = Trait.GROUP not in mid.traits and mid.has_constant_metric(qb)
         return change if straight else change + turning(mid, qb, b, y)
@@ -237,16 +247,20 @@ class FrameGradient(Method):
         and time add to the forces, plus the change of W = V - |Z|^2/2 with time alone at both ends.
         """
         here = m.at(t)
-        mid, there, way = here.later(0.5 * h), here.later(h), _way(m, q0, u, h)
+        mid, way = here.later(0.5 * h), _way(m, q0, u, h)
         qb = way.middle
         across = _across(here, mid, way, q0, h) if Trait.HOLONOMIC in m.traits else mid
         y = across.relative(qb, u)
-        made = jnp.sum(y * (mid.forces(qb, u) + _carried(mid, qb, y)))
+        made = jnp.sum(y * (mid.forces(qb, u) + carried_force(mid, qb, y)))
         made = made + jnp.sum(self._slope(mid, way) * across.drift(qb))
-        changes = [
-            effective_potential(x, q) - effective_potential(mid, q) for x, q in ((here, q0), (there, way.end))
-        ]
-        return h * made + changes[1] - changes[0]
+        return h * made + change_with_time(m, t, q0, way.end, h)
+
+    def work_between(self, m: Mechanics, t: Any, start: tuple[Array, Array], q1: Array, h: Array) -> Array:
+        """The same for the step from the start (q0, v0) to q1."""
+        q0, _ = start
+        on_group = Trait.GROUP in m.traits
+        u = Retraction("exp").velocity(m, q0, q1, h) if on_group else m.space.difference(q0, q1) / h
+        return self.work(m, t, q0, u, h)
 
     def claims(self, system: System) -> Claims:
         conservative = lower(system).conservative
