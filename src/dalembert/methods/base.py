@@ -314,6 +314,7 @@ def solve_velocity(
     slope: Callable[[], Array] | None = None,
     columns: Array | None = None,
     nearly: Callable[[Array], Array] | None = None,
+    near_identity: bool = False,
 ) -> tuple[Array, Report]:
     """Newton's method for a velocity near `guess`, started at `state` under the velocity change `kick`.
 
@@ -342,7 +343,7 @@ def solve_velocity(
         sizes = made if len(guess) == len(made) else jnp.concatenate([weights, made])
     solved = equations
     if nearly is not None:
-        # The Jacobian of nearly(equations) is nearly the identity.
-        solved, slope = lambda x: nearly(equations(x)), lambda: jnp.eye(len(guess), dtype=guess.dtype)
-    x, info = newton(solved, guess, length * inverse, slope, noise=64 * resolved * inverse, weights=sizes)
+        solved, near_identity = lambda x: nearly(equations(x)), True
+    noise = 64 * resolved * inverse
+    x, info = newton(solved, guess, length * inverse, slope, noise, sizes, near_identity)
     return x, Report(*info)

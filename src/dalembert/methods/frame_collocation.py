@@ -112,9 +112,7 @@ class FrameCollocation(Method):
         kick = h * matvec(b0, matvec(b0.T, here.potential_gradient(q0)))
         before = jnp.concatenate([memory.u, v0[None]])
         guess = matmul(jnp.asarray(rule.onwards, q0.dtype), before).reshape(-1)
-        x, report = solve_velocity(
-            equations, guess, State(q0, v0), h, kick, mass0, lambda: jnp.eye(guess.shape[0], dtype=q0.dtype)
-        )
+        x, report = solve_velocity(equations, guess, State(q0, v0), h, kick, mass0, near_identity=True)
         u = x.reshape(self.stages, -1)
         nodes, basis, w0 = at(u)
         w1 = w0 + h * matvec(nodes.rate.T, weights)

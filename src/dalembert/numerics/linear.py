@@ -280,7 +280,7 @@ def skew_solution(h: Array, right: Array) -> Array:
     # One unknown for each pair k < j.
     k, j = np.triu_indices(r, 1)
     one = np.eye(r)
-    matrix = (
+    matrix = jnp.asarray(
         one[np.ix_(k, k)] * h[j][:, j]
         - one[np.ix_(k, j)] * h[j][:, k]
         + h[k][:, k] * one[np.ix_(j, j)]

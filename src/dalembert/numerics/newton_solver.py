@@ -49,6 +49,7 @@ def newton(
     slope: Callable[[], Array] | None = None,
     noise: Array | float = 0.0,
     weights: Array | float = 1.0,
+    near_identity: bool = False,
 ) -> tuple[Array, NewtonInfo]:
     """The root of `function` near `guess`, and how the iteration ended.
 
@@ -56,7 +57,8 @@ def newton(
     iteration stops when the next correction is predicted to be below rounding, or when corrections no longer shrink and
     are at rounding or below `noise` (what the equations cannot resolve, in the same measure). With `slope`, a function
     that returns an approximate Jacobian, Broyden's updates replace exact Jacobians, which is cheaper if the function
-    has long derivatives. Derivatives of the root come from the implicit function theorem, never from the iteration.
+    has long derivatives. If the Jacobian is `near_identity`, it begins as the identity, and only the last few updates
+    are kept. Derivatives of the root come from the implicit function theorem, never from the iteration.
     """
     if guess.shape[0] == 0:
         zero = jnp.zeros((), guess.dtype)
@@ -70,9 +72,11 @@ def newton(
     @jax.custom_jvp
     def root(x, aside, *values):
         *measure, inverse = aside
-        if inverse is None:
+        if inverse is None and not near_identity:
             return _by_newton(lambda y: closed(y, *values), x, *measure)
-        return _by_broyden(lambda y: closed(y, *values), x, inverse, *measure)
+        if inverse is None:
+            return _near_identity(lambda y: closed(y, *values), x, *measure)
+        return _by_broyden(lambda y: closed(y, *values), x, _Matrix(inverse), *measure)
 
     @root.defjvp
     def _(primals, tangents):
@@ -80,7 +84,7 @@ def newton(
         x, info = root(*primals)
         _, change = jax.jvp(lambda *values: closed(x, *values), tuple(values), tuple(changes))
         at = partial(_with_values, closed, values)
-        if inverse is not None and len(x) > UNROLLED:
+        if (inverse is not None or near_identity) and len(x) > UNROLLED:
             return (x, info), (_linear(at, x, -change, inverse, weights), jnp.zeros_like(info))
         return (x, info), (-solve(jax.jacfwd(at)(x), change), jnp.zeros_like(info))
 
@@ -109,7 +113,12 @@ def _settled(error: Array, before: Array, count: Array, noise: Array | float, ex
 
 
 def _iterated(
-    correct: Callable[[Array, Any], tuple[Array, Any]], x: Array, memory: Any, measure: tuple, exact: bool
+    correct: Callable[[Array, Any], tuple[Array, Any]],
+    x: Array,
+    memory: Any,
+    measure: tuple,
+    exact: bool,
+    most: int = MAX_ITERATIONS,
 ) -> tuple[Array, Array]:
     """Applies corrections until they settle; `correct(x, memory)` returns a correction and the new memory.
 
@@ -119,7 +128,7 @@ def _iterated(
 
     def unfinished(carry):
         _, _, error, before, count = carry
-        return ~_settled(error, before, count, noise, exact) & jnp.isfinite(error) & (count < MAX_ITERATIONS)
+        return ~_settled(error, before, count, noise, exact) & jnp.isfinite(error) & (count < most)
 
     def body(carry):
         x, memory, error, _, count = carry
@@ -142,26 +151,86 @@ def _by_newton(f: Callable[[Array], Array], x: Array, *measure: Any) -> tuple[Ar
     return _iterated(correct, x, (), measure, True)
 
 
-def _by_broyden(f: Callable[[Array], Array], x: Array, inverse: Array, *measure: Any) -> tuple[Array, Array]:
+def _near_identity(f: Callable[[Array], Array], x: Array, *measure: Any) -> tuple[Array, Array]:
+    """Broyden's method, which begins with the identity: first with the last few updates, and where they do not suffice,
+    with all of them."""
+
+    def by_all() -> tuple[Array, Array]:
+        return _by_broyden(f, x, _Matrix(jnp.eye(x.shape[0], dtype=x.dtype)), *measure)
+
+    if x.shape[0] <= 2 * _UPDATES:  # few vectors are then no less than the matrix
+        return by_all()
+    # When updates are left out, corrections may shrink and grow by turns, and a small one says little.
+    found = _by_broyden(f, x, _Few.none(x), *measure, most=2 * _UPDATES)
+    return lax.cond(found[1][2] > 0, lambda: found, by_all)
+
+
+def _by_broyden(
+    f: Callable[[Array], Array], x: Array, updates: Any, *measure: Any, most: int = MAX_ITERATIONS
+) -> tuple[Array, Array]:
     """Broyden's method, which begins with this approximate inverse of the Jacobian."""
 
     def correct(x, memory):
-        inverse, step, before = memory
+        updates, step, before = memory
         value = f(x)
-        change = matvec(inverse, value - before)
+        change = updates.times(value - before)
         length = jnp.sum(step * change)
         # If the value changed by rounding only, `change` may be nearly normal to the step, and the update would
         # blow up; it is left out then. There is one division, and none by a length whose inverse is not finite.
         moved = jnp.abs(length) >= jnp.maximum(0.01 * jnp.sum(step * step), jnp.finfo(x.dtype).tiny)
         share = jnp.where(moved, 1.0, 0.0) / jnp.where(moved, length, 1.0)
-        inverse = inverse + (share * (step - change))[:, None] * matvec(inverse.T, step)[None, :]
-        step = -matvec(inverse, value)
-        return step, (inverse, step, value)
+        updates = updates.with_product(share * (step - change), updates.times_from_left(step))
+        step = -updates.times(value)
+        return step, (updates, step, value)
 
-    return _iterated(correct, x, (inverse, jnp.zeros_like(x), jnp.zeros_like(x)), measure, False)
+    return _iterated(correct, x, (updates, jnp.zeros_like(x), jnp.zeros_like(x)), measure, False, most)
 
 
-def _linear(f: Callable[[Array], Array], x: Array, right: Array, inverse: Array, weights: Array) -> Array:
+class _Matrix(NamedTuple):
+    """The inverse of a Jacobian as a matrix."""
+
+    inverse: Array
+
+    def times(self, x: Array) -> Array:
+        return matvec(self.inverse, x)
+
+    def times_from_left(self, x: Array) -> Array:
+        return matvec(self.inverse.T, x)
+
+    def with_product(self, a: Array, b: Array) -> "_Matrix":
+        """The sum with a b^T."""
+        return _Matrix(self.inverse + a[:, None] * b[None, :])
+
+
+class _Few(NamedTuple):
+    """The inverse of a Jacobian as the identity plus the last few products a b^T."""
+
+    a: Array
+    b: Array
+
+    @staticmethod
+    def none(x: Array) -> "_Few":
+        nothing = jnp.zeros((_UPDATES, *x.shape), x.dtype)
+        return _Few(nothing, nothing)
+
+    def times(self, x: Array) -> Array:
+        return x + matvec(self.a.T, matvec(self.b, x))
+
+    def times_from_left(self, x: Array) -> Array:
+        return x + matvec(self.b.T, matvec(self.a, x))
+
+    def with_product(self, a: Array, b: Array) -> "_Few":
+        """The sum with a b^T, without the oldest product."""
+        return _Few(*(jnp.concatenate([old[1:], new[None]]) for old, new in ((self.a, a), (self.b, b))))
+
+
+_UPDATES = 5
+"""Near the identity, most iterations end after four to seven corrections, and older products no longer matter."""
+
+
+def _linear(
+    f: Callable[[Array], Array], x: Array, right: Array, inverse: Array | None, weights: Array
+) -> Array:
     """The solution d of J d = right for the Jacobian J of f at x, which is never written down.
 
     Each iteration of Broyden's method takes one product with J, or with its transpose on the way back; the method that
@@ -170,11 +239,15 @@ def _linear(f: Callable[[Array], Array], x: Array, right: Array, inverse: Array,
     weights = jnp.broadcast_to(weights, x.shape)
     tiny = jnp.finfo(x.dtype).tiny
 
-    def solver(inverse: Array, weights: Array) -> Callable:
+    def solver(inverse: Array | None, weights: Array) -> Callable:
         def solved(times: Callable[[Array], Array], right: Array) -> Array:
-            first = matvec(inverse, right)
+            first = right if inverse is None else matvec(inverse, right)
             unit = 1 / (jnp.sum(weights * jnp.abs(first)) + tiny)
-            d, info = _by_broyden(lambda d: times(d) - right, first, inverse, unit, 0.0, weights)
+            measure = unit, 0.0, weights
+            if inverse is None:
+                d, info = _near_identity(lambda d: times(d) - right, first, *measure)
+            else:
+                d, info = _by_broyden(lambda d: times(d) - right, first, _Matrix(inverse), *measure)
             return jnp.where(info[2] > 0, d, jnp.nan)
 
         return solved
@@ -184,5 +257,5 @@ def _linear(f: Callable[[Array], Array], x: Array, right: Array, inverse: Array,
         right,
         solve=solver(inverse, weights),
         # On the way back, sizes are those of what is multiplied with corrections.
-        transpose_solve=solver(inverse.T, 1 / (weights + tiny)),
+        transpose_solve=solver(None if inverse is None else inverse.T, 1 / (weights + tiny)),
     )
