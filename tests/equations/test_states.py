@@ -20,39 +20,48 @@ METHODS = {
     "dd:average": da.DiscreteGradient("average"),
     "dd:itoh-abe": da.DiscreteGradient("itoh-abe"),
     "frame": da.FrameGradient(),
+    **{f"frame:gauss={s}": da.FrameCollocation(s) for s in (1, 2, 3, 4)},
     "frame@4": da.Composition(da.FrameGradient(), 4),
     "dla01@4": da.Composition(da.DLA01(), 4),
 }
+GAUSS = [m for m in METHODS if "gauss" in m]
 # Beyond the suite: any metric, any constraints.
 EXTRAS = {
-    "massive": [m for m in METHODS if "@" not in m],
+    "massive": [m for m in METHODS if "@" not in m and m not in GAUSS] + ["frame:gauss=3"],
     "sleigh-cm": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
     "sleigh-contact": ["frame"],
-    "sleigh-potential": ["frame", "frame@4"],
-    "falling-disk": ["frame"],
-    "routh": ["frame"],
-    "car": ["frame"],
+    "sleigh-potential": ["frame", "frame@4", *GAUSS],
+    "falling-disk": ["frame", "frame:gauss=2"],
+    "routh": ["frame", "frame:gauss=2"],
+    "car": ["frame", "frame:gauss=2"],
     "roller-racer": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
     "cylinder": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
     "snakeboard-relative": ["dla:0.5", "dla01", "leapfrog-half-kick", "dd:average", "frame"],
-    "snakeboard-absolute": ["dla:0.5", "dla01", "leapfrog-half-kick", "frame"],
+    "snakeboard-absolute": ["dla:0.5", "dla01", "leapfrog-half-kick", "frame", "frame:gauss=3"],
 }
+# Collocation on two problems of the suite and those above.
+COLLOCATED = ("cvt-rot-0.5", "knife-0.1")
 # A composition is steps of its method: two problems, and those below, tell whether its fractions are right.
 COMPOSED = ("cvt-rot-0.5", "robot")
-CASES = [(p, m) for p in SUITE for m in METHODS if "@" not in m or p in COMPOSED]
+CASES = [
+    (p, m)
+    for p in SUITE
+    for m in METHODS
+    if p in (COMPOSED if "@" in m else COLLOCATED if m in GAUSS else SUITE)
+]
 CASES += [(p, m) for p, ms in EXTRAS.items() for m in ms]
 
 
 @pytest.mark.parametrize(("problem", "method"), CASES)
 def test_states_after_10_and_100_steps(problem, method):
-    """Of the frame's composition after 10 and 20 steps, which are 100 of the steps it is made of."""
+    """Of the frame's composition after 10 and 20 steps, which are 100 of the steps it is made of, as of collocation."""
     system, q0, v0, h = make(problem)
     told = PROBLEMS[problem]
     np.testing.assert_allclose(q0, told.q0, rtol=0, atol=1e-15)
     np.testing.assert_allclose(v0, told.v0, rtol=0, atol=1e-15)
     assert h == pytest.approx(told.h, rel=1e-15)
 
-    last = 20 if method == "frame@4" else 100
+    last = 20 if method == "frame@4" or method in GAUSS else 100
     expected = run(told, method, last)
     found = da.simulate(system, METHODS[method], q0, v0, h=h, steps=last)
     for k in (10, last):

@@ -16,7 +16,7 @@ discrete derivative).
 Sources: K. Modin and O. Verdier (discrete Lagrange-d'Alembert, nonholonomic leap-frog, discrete derivative);
 S. Ferraro, D. Iglesias and D. Martin de Diego (the leap-frog as a geometric nonholonomic integrator);
 O. Gonzalez, T. Itoh and K. Abe, and the average vector field (discrete gradients); Hamel's equations (frame
-method); M. Suzuki (composition).
+method); D. Cohen and E. Hairer (collocation); M. Suzuki (composition).
 """
 
 import numpy as np
@@ -278,13 +278,16 @@ def discrete_derivative(problem, q0, u0, h, gradient):
 
 
 def inverse_square_root(N):
-    """N^(-1/2) of a matrix not far from 1, by Newton-Schulz: Y <- Y + Y (1 - N Y^2)/2 (analytic in N)."""
+    """N^(-1/2) of a matrix not far from 1, by Newton-Schulz: Y <- Y + Y (1 - N Y^2)/2 (analytic in N).
+
+    Each correction squares the error of Y and multiplies that of its derivative by the error of Y.
+    """
     one = np.eye(N.shape[0])
     Y = one
     for _ in range(60):
         error = one - N @ Y @ Y
         Y = Y + Y @ error / 2
-        if np.max(np.abs(error)) < 1e-9:  # the error is squared by each correction
+        if np.max(np.abs(error)) < 1e-13:
             return Y
     raise ArithmeticError("the inverse square root does not converge")
 
@@ -348,6 +351,69 @@ def frame(problem, q0, v0, h):
     return q1, frame_field(problem, basis, q1) @ w1, None
 
 
+# ---- collocation in a frame ---------------------------------------------------------------------------------
+
+
+def lagrange(nodes, x):
+    """The Lagrange polynomials of some nodes at the points x; rows are points."""
+    columns = [
+        np.prod([(x - b) / (a - b) for j, b in enumerate(nodes) if j != i], axis=0) * np.ones_like(x)
+        for i, a in enumerate(nodes)
+    ]
+    return np.stack(columns, axis=-1)
+
+
+def frame_collocation(stages):
+    """Energy-preserving collocation (Cohen and Hairer) of y = (q, w), H = |w|^2/2 + V(q), in one frame field a step.
+
+    y' = J(y) grad H,  J = [[0, B], [-B^T, S]],  becomes at Gauss's nodes c_i with weights b_i, y(0) = y_0,
+        y'(c_i) = h J(y(c_i)) (1/b_i) int_0^1 l_i(x) grad H(y(x)) dx,        y_1 = y(1),
+    for a polynomial y of degree s.  B extends an orthonormal basis at (q_0 + q_1)/2 to all q; w_0 and v_1 are read in
+    it at q_0 and q_1.  The integrals are taken by a Gauss rule exact to rounding, also that of w.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(stages)
+    nodes, weights = (1 + nodes) / 2, weights / 2
+
+    def integrals(x):
+        """Integrals of the Lagrange polynomials from 0 to each of the points x."""
+        points, factors = np.polynomial.legendre.leggauss(stages)
+        return np.stack([xi / 2 * factors @ lagrange(nodes, xi * (1 + points) / 2) for xi in np.atleast_1d(x)])
+
+    fine, within = integrals(NODES), integrals(nodes)
+    averages = (WEIGHTS[:, None] * lagrange(nodes, NODES) / weights).T
+
+    def step(problem, q0, v0, h):
+        n = q0.size
+        fixed = orthonormal_basis(problem, q0)
+        r = fixed.shape[1]
+
+        def split(z):
+            """q' and w' at the nodes, the basis in the middle and w_0 in its extension."""
+            dq, dw = z[: stages * n].reshape(stages, n), z[stages * n :].reshape(stages, r)
+            basis = frame_field(problem, fixed, q0 + weights @ dq / 2)
+            return dq, dw, basis, frame_field(problem, basis, q0).T @ problem.metric(q0) @ v0
+
+        def residual(z):
+            dq, dw, basis, w0 = split(z)
+            slopes = averages @ problem.gradV((q0 + fine @ dq).T).T
+            means = averages @ (w0 + fine @ dw)
+            found_q, found_w = [], []
+            for i in range(stages):
+                q, w = q0 + within[i] @ dq, w0 + within[i] @ dw
+                B = frame_field(problem, basis, q)
+                S = np.einsum("dab,d->ba", structure_functions(problem, basis, q), w)
+                found_q.append(h * B @ means[i])
+                found_w.append(h * (S @ means[i] - B.T @ slopes[i]))
+            return z - np.concatenate([*found_q, *found_w])
+
+        guess = np.concatenate([np.tile(h * v0, stages), np.zeros(stages * r)])
+        dq, dw, basis, w0 = split(newton(residual, guess, central_difference, fresh=1))
+        q1 = q0 + weights @ dq
+        return q1, frame_field(problem, basis, q1) @ (w0 + weights @ dw), None
+
+    return step
+
+
 # ---- compositions and runs --------------------------------------------------------------------------------
 
 
@@ -365,6 +431,8 @@ def suzuki(step):
 
 def method_step(method):
     """The step function of a method given by name."""
+    if method.startswith("frame:gauss="):
+        return frame_collocation(int(method.partition("=")[2]))
     name, _, parameter = method.partition(":")
     if name == "dla":
         alpha = float(parameter)
@@ -391,7 +459,7 @@ def run(problem, method, steps):
     lam     (steps, m)    multiplier of each step (leap-frog: at its end); NaN where the method has none.
 
     The methods are "dla:<alpha>", "dla01", "leapfrog-momentum", "leapfrog-half-kick", "dd:gonzalez",
-    "dd:average", "dd:itoh-abe", "frame", "frame@4" and "dla01@4".
+    "dd:average", "dd:itoh-abe", "frame", "frame:gauss=<stages>", "frame@4" and "dla01@4".
     """
     step = method_step(method)
     q = np.array(problem.q0, dtype=float)
