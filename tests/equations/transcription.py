@@ -377,7 +377,9 @@ def frame_collocation(stages):
     def integrals(x):
         """Integrals of the Lagrange polynomials from 0 to each of the points x."""
         points, factors = np.polynomial.legendre.leggauss(stages)
-        return np.stack([xi / 2 * factors @ lagrange(nodes, xi * (1 + points) / 2) for xi in np.atleast_1d(x)])
+        return np.stack(
+            [xi / 2 * factors @ lagrange(nodes, xi * (1 + points) / 2) for xi in np.atleast_1d(x)]
+        )
 
     fine, within = integrals(NODES), integrals(nodes)
     averages = (WEIGHTS[:, None] * lagrange(nodes, NODES) / weights).T

@@ -16,6 +16,9 @@ ON_D = [
     da.DLA(0.5),
     da.DLA01(),
     da.FrameGradient(),
+    da.FrameCollocation(1),
+    da.FrameCollocation(2),
+    da.FrameCollocation(4),
     da.Composition(da.FrameGradient(), 4),
     da.Composition(da.DLA01(), 6),
 ]

@@ -4,8 +4,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import linalg
 
-from dalembert.numerics import inverse_square_root, matmul, matvec, null_space, solve, solve_spd
+from dalembert.numerics import (
+    inverse_square_root,
+    matmul,
+    matvec,
+    null_space,
+    skew_solution,
+    solve,
+    solve_spd,
+)
 
 
 @pytest.fixture
@@ -135,3 +144,30 @@ def test_solves_of_large_matrices(columns, random):
     x = np.linalg.solve(a, b).reshape(15, -1)
     np.testing.assert_allclose(slope, -np.linalg.solve(a.T, 2 * x) @ x.T, rtol=0, atol=1e-11)
     assert np.all(np.isnan(solve_spd(jnp.asarray(spd - 1e3 * np.eye(15)), jnp.asarray(b))))
+
+
+@pytest.mark.parametrize("r", [1, 2, 3, 4, 5, 9])
+def test_skew_solution(r, random):
+    """W H + H W = R for skew W and R, against SciPy's equations of Sylvester; derivatives against differences."""
+    turn, right = (random.normal(size=(r, r)) for _ in range(2))
+    h, right = np.eye(r) + 0.05 * (turn + turn.T), right - right.T
+    exact = linalg.solve_sylvester(h, h, right)
+    found = np.asarray(skew_solution(jnp.asarray(h), jnp.asarray(right)))
+    assert np.max(np.abs(found - exact), initial=0.0) < 1e-14
+    assert np.array_equal(found, -found.T) or np.max(np.abs(found + found.T)) < 1e-15
+
+    def moved(x):
+        return skew_solution(jnp.asarray(h) + x * (turn + turn.T), (1 + x) * jnp.asarray(right))
+
+    step = 1e-5
+    differences = (moved(step) - moved(-step)) / (2 * step)
+    # Differences of this step are good to about 1e-10.
+    np.testing.assert_allclose(jax.jacfwd(moved)(0.0), differences, atol=1e-8)
+    np.testing.assert_allclose(jax.jacrev(moved)(0.0), differences, atol=1e-8)
+
+
+def test_a_skew_solution_that_the_iteration_does_not_reach_is_no_number(random):
+    """Far from a multiple of the identity its iteration for many rows does not converge, and must say so."""
+    h = jnp.diag(jnp.array([1e-3, 1.0, 1.0, 1.0, 40.0, 900.0]))
+    right = random.normal(size=(6, 6))
+    assert np.all(np.isnan(skew_solution(h, jnp.asarray(right - right.T))))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dalembert.numerics import newton
+from dalembert.numerics import newton, newton_solver
 
 
 def circle_and_line(x, p=1.0):
@@ -115,3 +115,52 @@ def test_rounding_in_the_values_does_not_become_a_large_correction():
     x, info = newton(rounded, jnp.zeros(2), jnp.array(1.0), lambda: jnp.eye(2))
     assert bool(info.converged)
     assert np.max(np.abs(x)) < 1e-12
+
+
+def turning(size, share, seed=2):
+    """Equations whose Jacobian is the identity and `share` of something else, and that are not linear."""
+    a = jnp.asarray(np.random.default_rng(seed).normal(size=(size, size)) / np.sqrt(size))
+    return lambda x, p=1.0: x + share * (a @ jnp.sin(x + p)) - jnp.arange(size) / size
+
+
+@pytest.mark.parametrize(("size", "share"), [(4, 0.3), (10, 0.3), (12, 0.05), (30, 0.2), (30, 0.45)])
+def test_equations_near_the_identity(size, share):
+    """By the last few updates, and where these do not suffice by all of them: the roots that exact Jacobians find."""
+    f = turning(size, share)
+    near = newton(f, jnp.zeros(size), jnp.array(1.0), near_identity=True)
+    exact = newton(f, jnp.zeros(size), jnp.array(1.0))
+    assert bool(near[1].converged)
+    # Roundings of a sum of so many terms.
+    assert np.max(np.abs(near[0] - exact[0])) < 1e-14
+
+
+def test_few_updates_give_way_to_all_of_them():
+    """Ten corrections do not reach rounding here, so the whole inverse takes over; easy equations never begin it."""
+    hard, easy = turning(30, 0.45), turning(30, 0.02)
+    few = newton_solver._by_broyden(
+        hard, jnp.zeros(30), newton_solver._Few.none(jnp.zeros(30)), 1.0, 0.0, 1.0,
+        most=2 * newton_solver._UPDATES,
+    )  # fmt: skip
+    assert not few[1][2] > 0
+    counts = [
+        int(newton(f, jnp.zeros(30), jnp.array(1.0), near_identity=True)[1].iterations) for f in (hard, easy)
+    ]
+    assert counts[0] > 2 * newton_solver._UPDATES
+    assert counts[1] <= 2 * newton_solver._UPDATES
+
+
+def test_near_the_identity_without_a_root():
+    _, info = newton(lambda x: x + 3 * jnp.cosh(x), jnp.zeros(12), jnp.array(1.0), near_identity=True)
+    assert not bool(info.converged)
+
+
+@pytest.mark.parametrize("size", [6, 12])
+def test_derivatives_near_the_identity(size):
+    f = turning(size, 0.2)
+
+    def root(p, near):
+        return newton(lambda x: f(x, p), jnp.zeros(size), jnp.array(1.0), near_identity=near)[0]
+
+    for of in (jax.jacfwd, jax.jacrev):
+        ours, exact = (of(lambda p, near=near: root(p, near))(1.2) for near in (True, False))
+        np.testing.assert_allclose(ours, exact, rtol=0, atol=1e-14)

@@ -228,6 +228,13 @@ class Method(eqx.Module):
         """Sentences about a finished run that its user should read; they are issued as warnings."""
         return []
 
+    def within(
+        self, m: Mechanics, state: State, memory: Any, h: Array, x: Array
+    ) -> tuple[State, State, Any] | None:
+        """The state at the fraction x of the step from `state`, the state at its end, and the new memory; None if the
+        method has no states inside a step."""
+        return None
+
     @property
     def cli_name(self) -> str:
         """The name on the command line."""

@@ -1,7 +1,7 @@
 """Rules of quadrature for polynomial paths with Gauss's nodes."""
 
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,33 +38,27 @@ class PathRule(NamedTuple):
         """The rule for a path of this degree."""
         nodes, weights = _gauss(stages)
         fine, fine_weights = _gauss(stages + 4)
-        basis = [_lagrange(nodes, j) for j in range(stages)]
         known = np.append(nodes - 1, 0.0)
-
-        def values(x: np.ndarray) -> np.ndarray:
-            return np.stack([p(x) for p in basis], axis=1)
-
-        def integrals(x: np.ndarray) -> np.ndarray:
-            return np.stack([p.integ()(x) - p.integ()(0.0) for p in basis], axis=1)
-
         # Every other node, counted from both ends, so that the coarser rule is symmetric, too.
         some = [k for k in range(len(fine)) if min(k, len(fine) - 1 - k) % 2 == 0]
         coarse = np.zeros(len(fine))
-        coarse[some] = [
-            _lagrange(fine[some], j).integ()(np.array([0.0, 1.0])) @ [-1, 1] for j in range(len(some))
-        ]
+        coarse[some] = _integrals(fine[some], np.ones(()))
         return PathRule(
             nodes=nodes,
             weights=weights,
-            stages=integrals(nodes),
-            onwards=np.stack([_lagrange(known, j)(nodes) for j in range(stages + 1)], axis=1),
+            stages=_integrals(nodes, nodes),
+            onwards=_lagrange(known, nodes),
             fine=fine,
-            places=integrals(fine),
-            shares=(values(fine) * fine_weights[:, None] / weights).T,
+            places=_integrals(nodes, fine),
+            shares=(_lagrange(nodes, fine) * fine_weights[:, None] / weights).T,
             fine_weights=fine_weights,
-            velocities=values(fine),
+            velocities=_lagrange(nodes, fine),
             missed=fine_weights - coarse,
         )
+
+    def integrals(self, x: Any) -> Any:
+        """The integrals of the Lagrange polynomials from 0 to x, shape (..., s)."""
+        return _integrals(self.nodes, x)
 
 
 def _gauss(number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -73,13 +67,15 @@ def _gauss(number: int) -> tuple[np.ndarray, np.ndarray]:
     return (x - x[::-1] + 2) / 4, (w + w[::-1]) / 4
 
 
-def _lagrange(nodes: np.ndarray, j: int) -> np.polynomial.Polynomial:
-    """The polynomial that is one at the node j and zero at the others, written about the middle of [0, 1]."""
-    others = np.delete(nodes, j)
-    found = np.polynomial.Polynomial([1.0], domain=[0, 1], window=[-1, 1])
-    for x in others:
-        # In z = 2 x - 1, factors are well scaled.
-        found = found * np.polynomial.Polynomial(
-            np.array([-(2 * x - 1), 1.0]) / (2 * (nodes[j] - x)), domain=[0, 1], window=[-1, 1]
-        )
-    return found
+def _lagrange(nodes: np.ndarray, x: Any) -> Any:
+    """The values at x, shape (..., s), of the polynomials that are one at one of the s nodes and zero at the others."""
+    one = np.eye(len(nodes))
+    factors = (x[..., None, None] - nodes) / (nodes[:, None] - nodes + one)
+    return (factors * (1 - one) + one).prod(axis=-1)
+
+
+def _integrals(nodes: np.ndarray, x: Any) -> Any:
+    """The integrals of these polynomials from 0 to x, shape (..., s), by Gauss's rule, which is exact for them."""
+    points, weights = _gauss(len(nodes))
+    parts = _lagrange(nodes, x[..., None] * points) * weights[:, None]
+    return x[..., None] * parts.sum(axis=-2)

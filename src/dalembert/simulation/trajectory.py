@@ -8,9 +8,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Float, Int, Shaped
 
-from dalembert.methods import Method, Status, parasitic_amplitude
+from dalembert.methods import Method, State, Status, parasitic_amplitude
 from dalembert.model import (
     Mechanics,
     System,
@@ -60,6 +61,24 @@ def _over_members(function: Callable, varied: tuple[bool, ...], tree: Any) -> Ca
     axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])
     rows = jax.vmap(lambda system, t, q, v: function(lower(system).at(t), q, v), (None, 0, 0, 0))
     return compiled(lambda system, t, q, v: jax.vmap(rows, (axes, 0, 0, 0))(system, t, q, v))
+
+
+@compiled
+def _inside(system, method, t, q, v, steps, fraction, h):
+    """The states some steps after each of these and a fraction of the next one."""
+    m = lower(system)
+
+    def one(t, q, v, steps, fraction):
+        state = State(q, v, t)
+
+        def onwards(_, carry):
+            return method.within(m, *carry[1:], h, fraction)
+
+        start = (state, state, method.init(m, state, h))
+        found, *_ = lax.fori_loop(0, steps + 1, onwards, start)
+        return found.q, found.v
+
+    return jax.vmap(one)(t, q, v, steps, fraction)
 
 
 class Trajectory(eqx.Module):
@@ -239,6 +258,51 @@ class Trajectory(eqx.Module):
             jnp.concatenate([jnp.zeros_like(here[..., :1]), jnp.cumsum(parts, axis=-1)], axis=-1)
         )
 
+    def at(self, times: Any) -> tuple[Float[Numbers, "*times n"], Float[Numbers, "*times k"]]:
+        """The configurations and velocities at any times of the run, shape (..., n): dense output.
+
+        For a method whose steps are polynomials, FrameCollocation. The step in which a time lies is taken once more,
+        from the row before it. Inside a step of s stages the error is of order s + 1 in h; at its ends, of order 2 s.
+        The velocities satisfy the constraint everywhere.
+        """
+        if self.system is None or self.method is None or np.ndim(self.q) != 2 or is_traced(self.code):
+            raise ValueError(
+                "at(times) needs a single run with its system and method, outside other JAX code: "
+                "load(..., system=, method=) for a file, member(i).at(times) for an ensemble"
+            )
+        if type(self.method).within is Method.within:
+            raise ValueError(
+                f"at(times) needs a method that has states inside its steps; {type(self.method).__name__} has none. "
+                "Use FrameCollocation(), or save more rows"
+            )
+        wanted = np.asarray(times, float)
+        ends = np.array([float(self.t[0]), self.reached])
+        slack = 1e-9 * abs(float(self.h))
+        if not wanted.size:
+            return tuple(self._plain(np.zeros((*wanted.shape, np.shape(x)[-1]))) for x in (self.q, self.v))
+        if not np.all((wanted >= ends.min() - slack) & (wanted <= ends.max() + slack)):
+            raise ValueError(
+                f"the run goes from t = {ends[0]:.12g} to {ends[1]:.12g}; at(times) got times from "
+                f"{np.min(wanted):.12g} to {np.max(wanted):.12g}"
+            )
+        self._check_unchanged("states inside its steps")
+        # Counted in steps from the start, so that the same instant always lies in the same step.
+        place = np.clip((wanted.ravel() - ends[0]) / float(self.h), 0.0, int(self.steps))
+        step = np.minimum(place.astype(int), max(int(self.steps) - 1, 0))
+        row = step // self.save_every
+        system, method = current((self.system, self.method))
+        each = (
+            *(np.asarray(x)[row] for x in (self.t, self.q, self.v_full)),
+            step % self.save_every,
+            place - step,
+        )
+        # Filled up with the last time, so that a few sizes serve for any number of times.
+        size = 4 ** int(np.ceil(np.log2(max(wanted.size, 16)) / 2))
+        filled = (np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)]) for x in each)
+        found = _inside(system, method, *filled, float(self.h))
+        q, v = (x[: wanted.size].reshape(*wanted.shape, -1) for x in found)
+        return self._plain(q), self._plain(v)
+
     def constraint_residual(self) -> Float[Numbers, "*members rows"]:
         """The largest entry of A(q) v, or of A(q) v - b(q) if the constraints are affine, shape (K,)."""
         return self._measured("constraint_residual", residual_at, self.v)
@@ -295,12 +359,7 @@ class Trajectory(eqx.Module):
         """The value of function(system, q, v) at every row (and member), or the stored value."""
         if self.system is None:
             return self._stored(name)
-        if self.changed:
-            raise ValueError(
-                f"the functions of {self.system.label} have changed since this run (a global, something in a closure, "
-                f"or a method that they use), so they cannot compute its {name.replace('_', ' ')}. Run it again; "
-                "values that change between runs should be fields of the system, or in parameters="
-            )
+        self._check_unchanged(name.replace("_", " "))
         system, q = current(self.system), self.q if q is None else q
         if np.ndim(self.q) == 2:
             return self._plain(_over_rows(function)(system, self.t, q, v))
@@ -310,6 +369,15 @@ class Trajectory(eqx.Module):
         ]  # None: by jax.vmap
         t = jnp.broadcast_to(self.t, np.shape(self.q)[:2])
         return self._plain(_over_members(function, varied, tree)(system, t, q, v))
+
+    def _check_unchanged(self, wanted: str) -> None:
+        """Refuses to compute what is wanted if the system's functions read something else by now."""
+        if self.system is not None and self.changed:
+            raise ValueError(
+                f"the functions of {self.system.label} have changed since this run (a global, something in a closure, "
+                f"or a method that they use), so they cannot compute its {wanted}. Run it again; "
+                "values that change between runs should be fields of the system, or in parameters="
+            )
 
     @property
     def changed(self) -> bool:
