@@ -271,7 +271,7 @@ The pendulum CVT with eps = 0.5 to t = {TIME:g}: the largest error of any entry 
 time of the steps alone. Of `reference` it is that of the whole call.
 
 ```{{figure}} which-method.png
-:alt: Milliseconds against error for fifteen methods; composed DLA01 is lowest, collocation is lowest of those that keep the energy
+:alt: Milliseconds against error for fifteen methods; composed DLA01 is lowest, collocation where the energy is kept
 
 Lower is cheaper, right is more accurate. Marks: order 2 round, 4 square, 6 triangle, 8 diamond, 10 plus; collocation
 is drawn in dots and dashes.

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +16,22 @@ FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_parallel_codegen_split_cou
 FLAGS += " --xla_cpu_use_fusion_emitters=false"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
 os.environ.setdefault("MPLBACKEND", "Agg")
-# Every test compiles what it runs, leaves nothing in the user's folders, and how busy the machine is shows nowhere.
-os.environ.update(DALEMBERT_CACHE="0", DALEMBERT_QUIET="1")
+# How busy the machine is shows nowhere. Compiled code is kept as it is for users, but in a new folder for every run of
+# the tests: what one process has compiled, its workers and the programs that they start need not compile again.
+os.environ["DALEMBERT_QUIET"] = "1"
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _KEPT = tempfile.TemporaryDirectory(prefix="dalembert-tests-")
+    os.environ["DALEMBERT_CACHE"] = _KEPT.name
 # Tracing makes objects by the million that live on; looking through them every 700 takes a twentieth of the time.
 gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(autouse=True)
+def changed_library(request: pytest.FixtureRequest) -> None:
+    """A test that changes the library neither leaves what it compiles to others nor takes theirs."""
+    if "monkeypatch" in request.fixturenames:
+        request.getfixturevalue("monkeypatch").setenv("DALEMBERT_CACHE", "0")
+
 
 HERE = Path(__file__).parent
 # Files that look at the same runs, or compile the same loops, each made once in a process. Every other file is a

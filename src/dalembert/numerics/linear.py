@@ -370,8 +370,8 @@ rows; of more, the formula is longer than what it saves."""
 def _near_one(a: Array, off: Array) -> Array:
     """The same near the identity, off = 1 - a: a series, and two corrections, each of which squares its error.
 
-    The series is off by 63/256 off^5, 8e-5 at most, so a z^2 by twice that, and the corrections leave 3/4 of its square:
-    2e-8, then 3e-16.
+    The series is off by 63/256 off^5, 8e-5 at most, so a z^2 by twice that, and the corrections leave 3/4 of its
+    square: 2e-8, then 3e-16.
     """
     upper = np.triu(np.ones(a.shape, bool))
 
