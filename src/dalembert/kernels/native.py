@@ -514,6 +514,7 @@ class TimeLoop:
         self.examples = carry, row
         """A carry and a row, of shapes and types alone."""
         (self.carry_shapes, self.carry_tree), (self.row_shapes, self.row_tree) = map(_shapes, self.examples)
+        self.row_sizes = [math.prod(shape) for shape, _ in self.row_shapes]
         self.carry, self.row = dtypes_of(self.carry_shapes), dtypes_of(self.row_shapes)
         self.report, self.counted = self.entries(made.report), self.entries(made.counted)
         self.code = self.report[0]
@@ -535,9 +536,9 @@ class TimeLoop:
     def rows(self, block: Any) -> Any:
         """Rows of numbers, shape (K, R), as the tree of arrays that `output` returns, with K as first axis."""
         leaves, position = [], 0
-        for shape, dtype in self.row_shapes:
-            size = math.prod(shape)
-            leaves.append(block[:, position : position + size].reshape(len(block), *shape).astype(dtype))
+        for (shape, dtype), size in zip(self.row_shapes, self.row_sizes, strict=True):
+            part = block[:, position : position + size]
+            leaves.append((part if len(shape) == 1 else part.reshape(len(block), *shape)).astype(dtype))
             position += size
         return jax.tree.unflatten(self.row_tree, leaves)
 

@@ -7,6 +7,7 @@ from dalembert.groups import Group
 from dalembert.model import scene
 from dalembert.model.build import system
 from dalembert.model.checks import (
+    MOST_TURNS,
     check_start,
     check_turns,
     off_surface,
@@ -66,6 +67,7 @@ from dalembert.model.systems import Kept, Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
 
 __all__ = [
+    "MOST_TURNS",
     "TOLERANCE",
     "Chart",
     "Group",

@@ -19,6 +19,7 @@ from dalembert.numerics.fingerprints import (
     is_installed,
     kind_of,
     one_look,
+    watch,
 )
 from dalembert.numerics.lasting import lasting_name
 from dalembert.numerics.linear import (
@@ -87,4 +88,5 @@ __all__ = [
     "solve_spd",
     "tracing_once",
     "versine_ratio",
+    "watch",
 ]

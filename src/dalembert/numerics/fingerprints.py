@@ -156,15 +156,18 @@ class _Places:
     def unchanged(self) -> bool:
         """Whether the same objects are still there."""
         try:
-            return (
-                all(cell.cell_contents is value for cell, value in self.cells)
-                and all(names.get(name, _NOTHING) is value for names, name, value in self.names)
-                and all(f.__code__ is code and f.__defaults__ is a and f.__kwdefaults__ is b
-                        for f, code, a, b in self.functions)
-                and all(x.__mro__ is mro and len(x.__dict__) == size for x, mro, size in self.classes)
-            )  # fmt: skip
+            for cell, value in self.cells:
+                if cell.cell_contents is not value:
+                    return False
         except ValueError:  # a cell is empty by now
             return False
+        for names, name, value in self.names:
+            if names.get(name, _NOTHING) is not value:
+                return False
+        for f, code, a, b in self.functions:
+            if f.__code__ is not code or f.__defaults__ is not a or f.__kwdefaults__ is not b:
+                return False
+        return all(x.__mro__ is mro and len(x.__dict__) == size for x, mro, size in self.classes)
 
 
 class Reader:
@@ -473,6 +476,17 @@ def fingerprint(module: Any) -> int:
     found: list[Hashable] = []
     _visit(module, lambda node: found.append(_key(type(node), static_fields(node))[0]))
     return hash(tuple(found))
+
+
+def watch(tree: Any) -> Callable[[], bool]:
+    """A quick test of whether the functions of the systems and methods in a tree still read what they read now."""
+    readers: list[Reader] = []
+    _visit(tree, lambda node: readers.append(_key(type(node), static_fields(node))[1]))
+    places = [reader.places for reader in readers]
+    if all(x.whole for x in places):
+        return lambda: all(x.unchanged() for x in places)
+    now = fingerprint(tree)
+    return lambda: fingerprint(tree) == now
 
 
 def captures_traced(module: Any) -> bool:

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
+from time import perf_counter
 from typing import Any
 
 import jax
@@ -24,6 +25,7 @@ from dalembert.model import (
     with_kept,
 )
 from dalembert.numerics import Vector, Vectors, compiled, current, fingerprint, is_traced
+from dalembert.simulation.again import SECONDS, known, plain_array, plain_numbers, remember
 from dalembert.simulation.engines import check_fit, loop_of, tell, wants_kernel
 from dalembert.simulation.loop import Rows, scan, start_fault
 from dalembert.simulation.progress import progress_bar
@@ -235,6 +237,11 @@ def ensemble(
     says. Set `devices` to "cpu" or "gpu" to insist on one of them. Members agree with single runs to rounding; over
     long times, chaotic motion amplifies the difference.
     """
+    if t1 is None and vary is None and devices is None and threads is None and progress is False:
+        solution = _again(system, method, q0, v0, h, steps, save_every, t0)
+        if solution is not None:
+            return solution
+    began = perf_counter()
     number = counted_steps(method, h, steps, t0, t1)
     check_numbers(1.0 if np.ndim(h) else h, number, save_every, t0)
     steps = int(number)
@@ -244,6 +251,7 @@ def ensemble(
     if not isinstance(system, System):
         check_system(system)  # this raises and says what was expected; shapes are checked on one member later
     q0, v0, size = member_starts(system, q0, v0, h)
+    own = system, method
     system, method = as_arrays(system), as_arrays(method)
     h = np.asarray(h, float)
     if not np.all(np.isfinite(h)) or not np.all(h > 0) or h.shape not in ((), (size,)):
@@ -263,10 +271,11 @@ def ensemble(
         system = current(made["system"])
         tree = jax.tree.structure((system, method, h))
     start = State.of(q0, v0, np.full(size, float(t0)))
-    platform = _platform(devices)
+    platform, loop = _platform(devices), None
     index = saved_steps(steps, int(save_every))
     t = t0 + np.multiply.outer(h, index)
     label = f"{size:,} x {system.label} by {method.cli_name}"
+    ready = perf_counter()
     with progress_bar(progress, size, label, "members") as advance:
         try:
             if not wants_kernel(method):
@@ -280,17 +289,15 @@ def ensemble(
                 rows, report = runner(
                     loop, leaves, varied, start, steps, int(save_every), len(index), advance
                 )
-                rows = [_field(loop, rows, k) for k in range(len(loop.row_shapes))]
-                rows = jax.tree.unflatten(loop.row_tree, rows)
+                rows = _fields(loop, rows)
         except Unsupported as error:
+            loop = None
             if wants_kernel(method):
                 tell(system, method, error, above=3)
             rows, report = _by_xla(tree, leaves, varied, start, steps, int(save_every), advance)
-    code, residual, done = report
-    end = {"code": code.astype(np.int32), "steps": done.astype(np.int64), "residual": residual}
-    rows = rows._asdict()
-    t = t if rows["t"] is None else rows["t"]
-    solution = Trajectory(**{**rows, "t": t}, **end, **made, varied=tuple(varied[:-1]))
+    solution = Trajectory(**_told(rows, report, t), **made, varied=tuple(varied[:-1]))
+    if platform == "cpu" and loop is not None and not any(varied) and not np.any(solution.code):
+        _remember(own, solution, loop, ready - began, perf_counter() - ready)
     if np.any(solution.code == Status.INTERRUPTED.code):
         missing = int(np.sum(solution.code == Status.INTERRUPTED.code))
         warnings.warn(
@@ -300,6 +307,73 @@ def ensemble(
         one = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])[0]
         warnings.warn(redundancy_remark(one, q0[0], t0), ConstraintWarning, stacklevel=2)
     return solution
+
+
+def _told(rows: Rows, report: Any, t: np.ndarray) -> dict[str, Any]:
+    """The parts of a trajectory that its run gives."""
+    code, residual, done = report
+    end = {"code": code.astype(np.int32), "steps": done.astype(np.int64), "residual": residual}
+    found = rows._asdict()
+    return {**found, **end, "t": t if found["t"] is None else found["t"]}
+
+
+def _remember(given: tuple, solution: Trajectory, loop: TimeLoop, checking: float, stepping: float) -> None:
+    """Takes note of an ensemble; its checks and its steps took these seconds."""
+    found, new = remember(given[0], given[1], solution, loop)
+    if found is not None:
+        found.many = _kernel(loop, (False,) * len(loop.parameters))
+        found.went(0.0 if new else checking, stepping, int(solution.steps.sum()))
+
+
+def _again(
+    system: Any, method: Any, q0: Any, v0: Any, h: Any, steps: Any, every: Any, t0: Any
+) -> Trajectory | None:
+    """The ensemble, if its system and method are known, its members differ in their starts alone, and it is small."""
+    found = known(system, method) if plain_numbers(h, steps, every, t0) else None
+    if found is None or found.many is None:
+        return None
+    q, v = plain_array(q0), plain_array(v0)
+    if (
+        q is None
+        or v is None
+        or not {q.ndim, v.ndim} <= {1, 2}
+        or (q.shape[-1:], v.shape[-1:]) != found.shapes
+    ):
+        return None
+    sizes = {len(x) for x in (q, v) if x.ndim == 2}
+    if len(sizes) != 1 or sizes & found.lengths or not 0 < (size := sizes.pop()) <= _FEW:
+        return None
+    check = found.check()
+    if check is None or size * steps * found.pace > SECONDS:
+        return None
+    loop, n = found.loop, q.shape[-1]
+    wide = -(-size // loop.lanes) * loop.lanes
+    starts = np.empty((wide, n + v.shape[-1] + 1))
+    starts[:size, :n], starts[:size, n:-1], starts[:size, -1] = q, v, t0
+    starts[size:] = starts[size - 1]
+    shared, room = found.parameters.copy(), np.empty(2)
+    shared[-1] = h
+    places = [x.ctypes.data for x in (shared, starts, room)]
+    for i, one in enumerate(starts[:size]):
+        if not found.sound(one) or not check(places[0], places[1] + i * starts.strides[0], places[2]):
+            return None
+        type(method).check_start(method, system, one[:n], one[n:-1], t0)
+    index = saved_steps(steps, every)
+    own, starts = np.zeros((1, wide)), np.ascontiguousarray(starts.T)
+    rows, report = np.empty((len(index), len(loop.distinct), wide)), np.empty((3, wide))
+    found.many(
+        places[0], own.ctypes.data, starts.ctypes.data, wide, 0, wide, steps, every, rows.ctypes.data,
+        report.ctypes.data,
+    )  # fmt: skip
+    told = _told(_fields(loop, rows[:, :, :size]), report[:, :size], t0 + index * h)
+    solution = object.__new__(Trajectory)
+    varied = (False,) * len(jax.tree.leaves((system, method)))
+    vars(solution).update(found.shared, **told, h=np.asarray(h, float), save_every=every, varied=varied)
+    return solution
+
+
+_FEW = 256
+"""The number of members up to which the starts are checked one after the other."""
 
 
 def _platform(devices: str | None) -> str:
@@ -313,9 +387,14 @@ def _platform(devices: str | None) -> str:
     return "gpu" if there and devices != "cpu" else "cpu"
 
 
+def _fields(loop: TimeLoop, rows: np.ndarray) -> Rows:
+    """The rows as a tree of arrays, shape (N, K, ...); `rows` has shape (K, distinct entries, N)."""
+    return jax.tree.unflatten(loop.row_tree, [_field(loop, rows, k) for k in range(len(loop.row_shapes))])
+
+
 def _field(loop: TimeLoop, rows: np.ndarray, k: int) -> np.ndarray:
-    """Field k of the rows, shape (N, K, ...); `rows` has shape (K, distinct entries, N)."""
-    sizes = [int(np.prod(shape)) for shape, _ in loop.row_shapes]
+    """Field k of the rows."""
+    sizes = loop.row_sizes
     shape = loop.row_shapes[k][0]
     entries = loop.copies[sum(sizes[:k]) : sum(sizes[: k + 1])]
     consecutive = bool(entries) and entries == list(range(entries[0], entries[0] + len(entries)))

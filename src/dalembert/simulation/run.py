@@ -36,6 +36,7 @@ from dalembert.numerics import (
     jit_fast_compile,
     one_look,
 )
+from dalembert.simulation.again import again, remember_one
 from dalembert.simulation.differentiable import differentiable_run
 from dalembert.simulation.engines import check_fit, engine, has_kernel, trace_ahead
 from dalembert.simulation.loop import CAPACITY, scan, start_fault
@@ -78,6 +79,10 @@ def simulate(
     answer. If the system does not allow the start (a velocity off the constraint, a mass matrix that is not positive
     definite), all rows are NaN. With `on_failure="hold"` the rows after a failure repeat the last good state.
     """
+    if t1 is None and progress is False and project is False and on_failure == "nan":
+        solution = again(system, method, q0, v0, h, steps, save_every, t0)
+        if solution is not None:
+            return _with_remarks(method, solution)
     number = counted_steps(method, h, steps, t0, t1)
     check_numbers(h, number, save_every, t0)
     if on_failure not in ("nan", "hold"):
@@ -102,13 +107,19 @@ def simulate(
         raise SimulationError(solution.message, solution)
     if system.kept is not None and not chosen:
         warnings.warn(redundancy_remark(system, q0, t0), ConstraintWarning, stacklevel=2)
-    for remark in method.remarks(solution):
-        warnings.warn(remark, MotionWarning, stacklevel=2)
+    return _with_remarks(method, solution)
+
+
+def _with_remarks(method: Method, solution: Trajectory) -> Trajectory:
+    """The run, after warnings about what its user should know."""
+    for remark in type(method).remarks(method, solution):
+        warnings.warn(remark, MotionWarning, stacklevel=3)
     return solution
 
 
 def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, project) -> Any:
     """The system, the method and the trajectory of a run whose values are all known."""
+    given, began = (system, method), time.perf_counter()
     if isinstance(system, System) and isinstance(method, Method):  # otherwise the checks say what is wrong
         system, method = as_arrays(system), as_arrays(method)
     with one_look(), making():
@@ -117,7 +128,11 @@ def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, proje
         q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
         loop = engine(system, method, h)
     start = State.of(q0, v0, t0)
-    return system, method, _run(loop, system, method, start, h, t0, steps, save_every, progress)
+    ready = time.perf_counter()
+    solution = _run(loop, system, method, start, h, t0, steps, save_every, progress)
+    if solution.status is Status.OK:
+        remember_one(*given, solution, loop, ready - began, time.perf_counter() - ready)
+    return system, method, solution
 
 
 def _outside(system: Any, work: Callable[[], Any]) -> Any:
