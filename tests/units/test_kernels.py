@@ -393,7 +393,8 @@ def test_single_precision_goes_through_xla():
     np.testing.assert_allclose(np.array(end, float), double.q[-1], rtol=1e-4)
 
 
-def test_without_llvmlite():
+@pytest.mark.parametrize("kept", [False, True])
+def test_without_llvmlite(kept, tmp_path):
     """Where LLVM cannot be loaded everything runs through XLA, and one warning says why."""
     code = """
         import sys, warnings
@@ -409,6 +410,7 @@ def test_without_llvmlite():
         print(*{str(w.message) for w in told})
     """
     run = [sys.executable, "-c", textwrap.dedent(code)]
-    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    variables = os.environ | {"DALEMBERT_CACHE": str(tmp_path) if kept else "0"}
+    done = subprocess.run(run, capture_output=True, text=True, check=True, env=variables)
     assert "llvmlite" in done.stdout
     assert "not installed" in done.stdout

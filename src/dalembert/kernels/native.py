@@ -264,6 +264,7 @@ def _target_machine(opt: int) -> Any:
 @functools.cache
 def origin() -> dict[str, Any]:
     """What shapes the code besides the text and the passes: versions, the processor, and the kind of object file."""
+    target, cpu, features = _host()  # llvmlite may be missing
     import llvmlite
     import llvmlite.binding as llvm
 
@@ -271,7 +272,6 @@ def origin() -> dict[str, Any]:
         version = importlib.metadata.version("dalembert")
     except importlib.metadata.PackageNotFoundError:
         version = ""
-    target, cpu, features = _host()
     return {
         "dalembert": version,
         "llvmlite": llvmlite.__version__,
