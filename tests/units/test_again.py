@@ -445,3 +445,24 @@ def test_dependent_constraints_are_told_every_time():
     for _ in range(3):
         with pytest.warns(da.ConstraintWarning, match="follow"):
             da.simulate(system, da.FrameGradient(), [0.0, 0, 0], [1.0, 0, 1], h=0.1, steps=5)
+
+
+def test_functions_that_contradict_each_other_at_another_start_are_refused():
+    def frame(q):  # right up to x = 5000
+        wrong = jnp.where(q[0] > 5000, 0.3, 0.0)
+        return jnp.array([[jnp.cos(q[2]), 0.0], [jnp.sin(q[2]) + wrong, 0.0], [0.0, 1.0]])
+
+    system = da.system(
+        lagrangian=lambda q, v: 0.5 * v @ v,
+        constraints=lambda q: jnp.array([[-jnp.sin(q[2]), jnp.cos(q[2]), 0.0]]),
+        frame=frame,
+        coordinates=("x", "y", "phi"),
+    )
+    # So slow that the samples around this start do not come so far.
+    slow = [1e-3, 0.0, 1e-3]
+    da.simulate(system, da.DLA01(), [0.0, 0.0, 0.0], slow, h=0.1, steps=5)
+    da.simulate(system, da.DLA01(), [1.0, 0.0, 0.0], slow, h=0.1, steps=5)
+    with pytest.raises(ValueError, match="contradict"):
+        da.simulate(system, da.DLA01(), [6000.0, 0.0, 0.0], slow, h=0.1, steps=5)
+    with pytest.raises(ValueError, match="contradict"):
+        da.ensemble(system, da.DLA01(), [[0.0, 0, 0], [6000.0, 0, 0]], slow, h=0.1, steps=5)

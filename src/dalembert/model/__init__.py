@@ -55,6 +55,7 @@ from dalembert.model.rheonomic import RheonomicSystem, SpaceTime
 from dalembert.model.sampling import (
     TOLERANCE,
     Sample,
+    contradicts_at,
     faults_around,
     is_linear_momentum,
     is_symmetric,
@@ -87,6 +88,7 @@ __all__ = [
     "check_start",
     "check_system",
     "check_turns",
+    "contradicts_at",
     "faults_around",
     "frame_rotation",
     "from_module",

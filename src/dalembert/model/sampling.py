@@ -76,6 +76,34 @@ def _given_twice(m: Mechanics) -> tuple[bool, bool]:
     return {"constraints", "frame"} <= m.given, {"offsets", "drift"} <= m.given
 
 
+def _ratio(x: Array, bound: Array) -> Array:
+    return jnp.max(jnp.abs(x) / jnp.maximum(bound, np.finfo(float).tiny), initial=0.0)
+
+
+def _sizes(forms: Array, vectors: Array, mass: Array) -> Array:
+    """The size of products of one-forms and vectors (columns), with lengths measured by the metric."""
+    unit = jnp.sqrt(jnp.abs(diagonal(mass)) + np.finfo(float).tiny)
+    return jnp.sum(jnp.abs(forms) / unit, axis=1)[:, None] * jnp.max(jnp.abs(vectors) * unit[:, None], axis=0)
+
+
+def _products(m: Mechanics, q: Array, mass: Array) -> Array:
+    """How far A B and A Z - b are from zero, relative to their size; zero for what is not given twice."""
+    found, both = jnp.zeros(2), _given_twice(m)
+    if both[0]:
+        a, b = m.own("constraints", q), m.own("frame", q)
+        found = found.at[0].set(_ratio(a @ b, _sizes(a, b, mass)))
+    if both[1]:
+        a, z, b = m.own("constraints", q), m.own("drift", q), m.own("offsets", q)
+        bound = _sizes(a, z[:, None], mass)[:, 0] + jnp.abs(b)
+        found = found.at[1].set(_ratio(a @ z - b, bound))
+    return found
+
+
+def contradicts_at(m: Mechanics, q: Array, mass: Array) -> Array:
+    """Whether the functions contradict each other at this configuration."""
+    return (_products(m, q, mass) > TOLERANCE).any() if any(_given_twice(m)) else jnp.asarray(False)
+
+
 @jit_fast_compile
 @tracing_once()
 def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, turns: Array) -> Sample:
@@ -95,7 +123,6 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
     fast = jnp.stack([natural, jnp.full_like(natural, 1 + jnp.max(jnp.abs(v)))])[number % 2]
     velocities = (velocities * fast).at[0].set(v)
     ticks = 0.31 * number
-    both = _given_twice(m)
 
     def given(tick, q, v):
         there = m.later(tick)
@@ -105,28 +132,12 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
             found["potential"] = there.potential(q)
         return found
 
-    def ratio(x, bound):
-        return jnp.max(jnp.abs(x) / jnp.maximum(bound, np.finfo(float).tiny), initial=0.0)
-
-    def sizes(forms, vectors, mass):
-        """The size of products of one-forms and vectors (columns), with lengths measured by the metric."""
-        unit = jnp.sqrt(jnp.abs(diagonal(mass)) + np.finfo(float).tiny)
-        return jnp.sum(jnp.abs(forms) / unit, axis=1)[:, None] * jnp.max(
-            jnp.abs(vectors) * unit[:, None], axis=0
-        )
-
     def measured(tick, q, v):
         there = m.later(tick)
-        found = {"mass": there.metric(q), "velocity": v, "products": jnp.zeros(2)}
+        mass = there.metric(q)
+        found = {"mass": mass, "velocity": v, "products": _products(there, q, mass)}
         if "lagrangian" in m.given:
             found["momentum"] = jax.grad(there.lagrangian, argnums=1)(q, v)
-        if both[0]:
-            a, b = there.own("constraints", q), there.own("frame", q)
-            found["products"] = found["products"].at[0].set(ratio(a @ b, sizes(a, b, found["mass"])))
-        if both[1]:
-            a, z, b = there.own("constraints", q), there.own("drift", q), there.own("offsets", q)
-            bound = sizes(a, z[:, None], found["mass"])[:, 0] + jnp.abs(b)
-            found["products"] = found["products"].at[1].set(ratio(a @ z - b, bound))
         return found
 
     def off(section):
@@ -136,7 +147,7 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
         if len(along) > forms.shape[1]:  # symmetries that change the time
             forms = jnp.concatenate([-m.offsets(q)[:, None], forms], axis=1)
             mass = jnp.eye(len(along)).at[1:, 1:].set(start)
-        return ratio(forms @ along, sizes(forms, along[:, None], mass)[:, 0])
+        return _ratio(forms @ along, _sizes(forms, along[:, None], mass)[:, 0])
 
     # One call for all places, so that the functions are traced and compiled once.
     places = jnp.stack([around, around + 2 * np.pi * turns] if m.angles else [around])

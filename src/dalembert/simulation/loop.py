@@ -15,6 +15,7 @@ from dalembert.model import (
     Mechanics,
     System,
     Trait,
+    contradicts_at,
     faults_around,
     is_linear_momentum,
     is_symmetric,
@@ -69,7 +70,8 @@ def start_fault(
     """The code of what is wrong with a start, as far as compiled code can tell; zero if nothing is.
 
     It checks whether q is an element of the group and satisfies the position constraints, whether the mass matrix is
-    symmetric and positive definite, whether v satisfies the constraint, and whether its one-forms are independent.
+    symmetric and positive definite, whether v satisfies the constraint, whether its one-forms are independent, and
+    whether a frame and an offset agree with the one-forms there.
     With `supports`, those of the method, it also checks the properties that show only in the values around the start.
     """
     m, q, v = jax.tree.map(lax.stop_gradient, (lower(system).at(t), q, v))
@@ -81,7 +83,8 @@ def start_fault(
     # If the matrix is not positive definite, the solution is not finite.
     definite = jnp.isfinite(jnp.sum(solve_spd(mass / (unit[:, None] * unit), jnp.ones_like(unit))))
     fault = jnp.where(definite, fault, Status.NOT_DEFINITE.code)
-    fault = jnp.where(is_symmetric(mass), fault, Status.CONTRADICTION.code)
+    wrong = ~is_symmetric(mass) | contradicts_at(m, q, mass)
+    fault = jnp.where(wrong, Status.CONTRADICTION.code, fault)
     if supports is not None:
         unfit, contradiction = faults_around(m, q, v, supports)
         fault = jnp.where(unfit, Status.NOT_DEFINED.code, fault)
