@@ -13,16 +13,7 @@ import jax
 if os.environ.get("JAX_ENABLE_X64", "1").lower() not in ("0", "false", "off", ""):
     jax.config.update("jax_enable_x64", True)
 
-from dalembert import bodies, diagnostics, discrete, groups, reduction, zoo
-from dalembert.diagnostics import (
-    CoupledSystem,
-    acceleration,
-    audit,
-    edla_well_posedness,
-    linearise,
-    nonholonomy,
-    start,
-)
+from dalembert import discrete, groups
 from dalembert.methods import (
     DLA,
     DLA01,
@@ -50,7 +41,6 @@ from dalembert.model import (
     scene,
     system,
 )
-from dalembert.reduction import classify, reduce
 from dalembert.results import explore, load, open_sweep, sweep
 from dalembert.simulation import (
     ConstraintWarning,
@@ -63,14 +53,39 @@ from dalembert.simulation import (
 )
 
 if TYPE_CHECKING:
+    from dalembert import bodies, diagnostics, reduction, zoo
+    from dalembert.diagnostics import (
+        CoupledSystem,
+        acceleration,
+        audit,
+        edla_well_posedness,
+        linearise,
+        nonholonomy,
+        start,
+    )
+    from dalembert.reduction import classify, reduce
     from dalembert.sweeps.errors import SweepError
     from dalembert.view.animation import animate
     from dalembert.view.comparison import compare
     from dalembert.view.maps import sweep_map
     from dalembert.view.precision import work_precision
 
-# Pictures need matplotlib, which takes half a second to import, and sweeps need zarr. Both are imported on first use.
+# What takes long to import, and is not needed to run a system of one's own, is imported on first use.
+_PARTS = {"bodies", "diagnostics", "reduction", "zoo"}
 _LATER = {
+    **dict.fromkeys(
+        (
+            "CoupledSystem",
+            "acceleration",
+            "audit",
+            "edla_well_posedness",
+            "linearise",
+            "nonholonomy",
+            "start",
+        ),
+        "dalembert.diagnostics",
+    ),
+    **dict.fromkeys(("classify", "reduce"), "dalembert.reduction"),
     "SweepError": "dalembert.sweeps.errors",
     "animate": "dalembert.view.animation",
     "compare": "dalembert.view.comparison",
@@ -80,6 +95,8 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return import_module(f"dalembert.{name}")
     if name not in _LATER:
         raise AttributeError(f"module 'dalembert' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)

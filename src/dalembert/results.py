@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from dalembert import zoo
 from dalembert.model import System, check_system, kind_from_module, wrong
 from dalembert.simulation import Trajectory
 from dalembert.simulation.storage import as_kept, unlike
@@ -106,6 +105,8 @@ def load(path: Any, system: System | None = None, *, check: bool = True) -> Traj
 
 def zoo_systems() -> dict[str, type[System]]:
     """The systems of the zoo by name."""
+    from dalembert import zoo  # takes as long to import as all that a run needs
+
     return {name: getattr(zoo, name) for name in zoo.__all__}
 
 
