@@ -227,7 +227,7 @@ def plain_array(x: Any) -> np.ndarray | None:
     return x if x.dtype.kind in "fiu" else None
 
 
-def again(
+def known_run(
     system: Any, method: Any, q0: Any, v0: Any, h: Any, steps: Any, every: Any, t0: Any
 ) -> Trajectory | None:
     """The run, if its system and method are known, and if it reaches its end."""

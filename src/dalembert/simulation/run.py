@@ -36,7 +36,7 @@ from dalembert.numerics import (
     jit_fast_compile,
     one_look,
 )
-from dalembert.simulation.again import again, remember_one
+from dalembert.simulation.again import known_run, remember_one
 from dalembert.simulation.differentiable import differentiable_run
 from dalembert.simulation.engines import check_fit, engine, has_kernel, trace_ahead
 from dalembert.simulation.loop import CAPACITY, scan, start_fault
@@ -80,7 +80,7 @@ def simulate(
     definite), all rows are NaN. With `on_failure="hold"` the rows after a failure repeat the last good state.
     """
     if t1 is None and progress is False and project is False and on_failure == "nan":
-        solution = again(system, method, q0, v0, h, steps, save_every, t0)
+        solution = known_run(system, method, q0, v0, h, steps, save_every, t0)
         if solution is not None:
             return _with_remarks(method, solution)
     number = counted_steps(method, h, steps, t0, t1)
