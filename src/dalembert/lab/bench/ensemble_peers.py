@@ -16,6 +16,7 @@ TITLE = f"An ensemble of {MEMBERS:,} PendulumCVT, start velocities differing by 
 OURS = {
     "leapfrog": (0.05, 0.01), "dla01": (0.05, 0.01), "dla01@4": (0.2, 0.1, 0.05), "dla01@8": (0.2, 0.1, 0.05),
     "frame": (0.05,), "frame@4": (0.1,), "frame@6": (0.1,), "frame@8": (0.2,),
+    "frame:gauss=3": (0.4, 0.2), "frame:gauss=4": (0.4, 0.2),
 }  # fmt: skip
 ALONE = 4
 """The number of members on which SciPy, which has no batch form, is measured; its time is scaled up."""

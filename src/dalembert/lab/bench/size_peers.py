@@ -29,7 +29,7 @@ PEERS = {
     "sympy Kane, scipy DOP853": ("sympy", "scipy"),
 }  # fmt: skip
 """The peers, and the packages that they need."""
-METHODS = ("frame", "frame@4", "frame@6", "frame@8")
+METHODS = ("frame", "frame@4", "frame@6", "frame@8", "frame:gauss=2", "frame:gauss=3", "frame:gauss=4")
 FINEST = 320
 """Steps per unit of time at most."""
 CHILD = """
