@@ -1,5 +1,6 @@
 """jax.jit with options for quick compilation."""
 
+import contextlib
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -65,7 +66,11 @@ def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable
         if known and not is_traced(arguments):
             try:
                 made = ready.get(_shapes(arguments)) if ready else None
-                return quick(*arguments) if made is None else made(*arguments)
+                if made is not None:
+                    # Values that the function reads while JAX traces them would be further arguments.
+                    with contextlib.suppress(TypeError):
+                        return made(*arguments)
+                return quick(*arguments)
             except Exception as error:
                 if "compiler_options" in str(error):
                     return plain(*arguments)  # the call is inside other JAX code after all, through a closure
