@@ -119,7 +119,7 @@ def _with_remarks(method: Method, solution: Trajectory) -> Trajectory:
 
 def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, project) -> Any:
     """The system, the method and the trajectory of a run whose values are all known."""
-    given, began = (system, method), time.perf_counter()
+    given, began = (system, method), time.monotonic()
     if isinstance(system, System) and isinstance(method, Method):  # otherwise the checks say what is wrong
         system, method = as_arrays(system), as_arrays(method)
     with one_look(), making():
@@ -128,10 +128,10 @@ def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, proje
         q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
         loop = engine(system, method, h)
     start = State.of(q0, v0, t0)
-    ready = time.perf_counter()
+    ready = time.monotonic()
     solution = _run(loop, system, method, start, h, t0, steps, save_every, progress)
     if solution.status is Status.OK:
-        remember_one(*given, solution, loop, ready - began, time.perf_counter() - ready)
+        remember_one(*given, solution, loop, ready - began, time.monotonic() - ready)
     return system, method, solution
 
 
