@@ -1,6 +1,6 @@
 """Runs that differ from an earlier one in their start, their step size or their length alone.
 
-Nothing is left to do for these but to check the start and to make the steps: some tens of microseconds. Systems and
+Nothing is left to do for these but to check the start and to make the steps. Systems and
 methods are known by their numbers, and must still read what they read in the earlier run. A new start is checked by
 machine code, as those of an ensemble are. Whatever is not plain, or not as it should be, is left to the usual
 way, which says what is wrong.
