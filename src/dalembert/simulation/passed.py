@@ -14,7 +14,7 @@ import jax
 
 from dalembert.kernels import cache
 from dalembert.model import Kept, as_arrays
-from dalembert.numerics import Recent, kind_of, lasting_name
+from dalembert.numerics import Recent, is_traced, kind_of, lasting_name
 from dalembert.simulation.engines import contents
 
 _passed = Recent(64)
@@ -52,8 +52,8 @@ def kept_by(made: Any, start: Any, look: Callable[[], None], check: Callable[[],
 
 def _place(made: Any, start: Any) -> str | None:
     """Where the disk has this start; None if it is not looked for there."""
-    if cache.folder() is None or _kinds.find(kind_of(made)) is not None:
-        return None
+    if cache.folder() is None or is_traced(made) or _kinds.find(kind_of(made)) is not None:
+        return None  # inside traced code even numbers are traced
     name = lasting_name(made)
     if name is None:
         return None
