@@ -19,24 +19,33 @@ FORM = np.asarray(CVT.constraints(jnp.asarray(Q)))[0]
 FIELDS = ("t", "q", "v", "v_full", "lam", "near", "code", "steps", "residual", "h", "save_every")
 
 
+SECONDS = again.SECONDS
+
+
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch):
     """No run before, and every new start is checked by machine code as soon as there has been a run."""
     for name in ("_known", "_kinds"):
         monkeypatch.setattr(again, name, type(again._known)(64))
     monkeypatch.setattr(again, "HESITATION", -1.0)
+    monkeypatch.setattr(again, "SECONDS", SECONDS)
+
+
+def without(monkeypatch, simulate, module, usual):
+    """`simulate`, which must not go the usual way."""
+
+    def make(*arguments, **options):
+        with monkeypatch.context() as m:
+            m.setattr(module, usual, lambda *_: pytest.fail("the usual way"))
+            return simulate(*arguments, **options)
+
+    return make
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """Makes a run, which must not go the usual way."""
-
-    def make(*arguments, **options):
-        with monkeypatch.context() as m:
-            m.setattr(run, "_known_run", lambda *_: pytest.fail("the usual way"))
-            return da.simulate(*arguments, **options)
-
-    return make
+    return without(monkeypatch, da.simulate, run, "_known_run")
 
 
 def usual(*arguments, **options):
@@ -344,13 +353,7 @@ def test_inside_traced_code_and_in_threads():
 @pytest.fixture
 def quick_ensemble(monkeypatch):
     """Makes an ensemble, which must not go the usual way."""
-
-    def make(*arguments, **options):
-        with monkeypatch.context() as m:
-            m.setattr(ensembles, "check_members", lambda *_: pytest.fail("the usual way"))
-            return da.ensemble(*arguments, **options)
-
-    return make
+    return without(monkeypatch, da.ensemble, ensembles, "check_members")
 
 
 MEMBERS = V * (1 + 0.01 * np.arange(7))[:, None]

@@ -17,6 +17,7 @@ from dalembert.kernels.array_loop import ArrayLoop
 from dalembert.methods import State, method_from_text
 from dalembert.model import as_arrays
 from dalembert.simulation import engines, run
+from dalembert.simulation.loop import saved_steps
 
 CVT = da.zoo.PendulumCVT(eps=0.5)
 START = tuple(map(np.asarray, CVT.start("rotating")))
@@ -321,7 +322,7 @@ def test_rows_are_those_of_every_step(steps, save_every, capacity, form, monkeyp
         monkeypatch.setattr(engines, "CAPACITY", capacity)
         monkeypatch.setattr(run, "CAPACITY", capacity)
     sol = da.simulate(CVT, da.LeapFrog(), *START, h=0.1, steps=steps, save_every=save_every)
-    kept = run.saved_steps(steps, save_every)
+    kept = saved_steps(steps, save_every)
     for name in ("t", "q", "v", "v_full", "lam"):
         np.testing.assert_array_equal(getattr(sol, name), getattr(every, name)[kept])
 

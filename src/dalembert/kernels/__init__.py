@@ -5,7 +5,7 @@ from dalembert.kernels.array_loop import ArrayLoop
 from dalembert.kernels.choice import time_loop, wanted_form
 from dalembert.kernels.graph import Unsupported
 from dalembert.kernels.native import Loop, TimeLoop, pack
-from dalembert.kernels.rows import over_rows
+from dalembert.kernels.rows import loop_of_no_steps, over_rows
 from dalembert.kernels.scalars import Scalars, join, scalarise, split
 from dalembert.kernels.sine_cosine import sincos
 from dalembert.kernels.waiting import making
@@ -18,6 +18,7 @@ __all__ = [
     "TimeLoop",
     "Unsupported",
     "join",
+    "loop_of_no_steps",
     "making",
     "over_rows",
     "pack",

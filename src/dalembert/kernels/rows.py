@@ -1,6 +1,6 @@
 """A function evaluated at many rows: as machine code if kernels have its operations, else by XLA."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -52,18 +52,8 @@ def _kernel(
     key = (function, kind_of(shared), tuple(x.shape[1:] for x in rows), wanted_form())
     found = _known.find(key)
     if found is None:
-        struct = jax.ShapeDtypeStruct
         try:
-            loop = time_loop(
-                begin=lambda shared, row: (jnp.zeros((), jnp.int32), function(shared, *row)),
-                step=lambda shared, carry: carry,
-                output=lambda shared, carry: carry[1],
-                report=lambda carry: (carry[0],),
-                counted=lambda carry: (),
-                parameters=jax.tree.map(lambda x: struct(x.shape, x.dtype), shared),
-                start=tuple(struct(x.shape[1:], float) for x in rows),
-                name=_name(function, shared, rows),
-            )
+            loop = loop_of_no_steps(function, shared, [x.shape[1:] for x in rows])
             found = (loop, loop.many([False] * len(loop.parameters)))
         except Unsupported:
             found = ()
@@ -71,13 +61,28 @@ def _kernel(
     return found or None
 
 
-def _name(function: Any, shared: Any, rows: tuple[np.ndarray, ...]) -> str | None:
+def loop_of_no_steps(function: Callable, shared: Any, shapes: Sequence[tuple[int, ...]]) -> TimeLoop:
+    """A loop that only begins: its row is function(shared, *row), where `row` has arrays of these shapes."""
+    struct = jax.ShapeDtypeStruct
+    return time_loop(
+        begin=lambda shared, row: (jnp.zeros((), jnp.int32), function(shared, *row)),
+        step=lambda shared, carry: carry,
+        output=lambda shared, carry: carry[1],
+        report=lambda carry: (carry[0],),
+        counted=lambda carry: (),
+        parameters=jax.tree.map(lambda x: struct(x.shape, x.dtype), shared),
+        start=tuple(struct(shape, float) for shape in shapes),
+        name=_name(function, shared, shapes),
+    )
+
+
+def _name(function: Any, shared: Any, shapes: Sequence[tuple[int, ...]]) -> str | None:
     """What tells this loop from all others in any process, if there is such a name."""
     module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "<")
     if not is_installed(module) or "<" in name:  # the library's own functions have names, and do not change
         return None
     lasting = lasting_name(shared)
-    return lasting and f"rows {module}.{name} {[x.shape[1:] for x in rows]} {lasting}"
+    return lasting and f"rows {module}.{name} {[*shapes]} {lasting}"
 
 
 def _by_kernel(loop: TimeLoop, kernel: Callable, shared: np.ndarray, rows: tuple[np.ndarray, ...]) -> Any:

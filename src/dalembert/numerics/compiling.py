@@ -54,23 +54,23 @@ def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable
         for each in (quick, plain):
             each.clear_cache()  # pyright: ignore[reportAttributeAccessIssue]
 
-    @functools.wraps(function)
-    def call(*arguments: Any) -> Any:
-        nonlocal known
-        arguments = current(arguments)
+    def enter(arguments: Any) -> None:
+        """Makes room for code for these arguments."""
         kind = jax.tree.structure(arguments)
         if kind not in kinds:
             if len(kinds) >= _MOST:
                 forget()
             kinds.add(kind)
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        nonlocal known
+        arguments = current(arguments)
+        enter(arguments)
         if known and not is_traced(arguments):
             try:
                 made = ready.get(_shapes(arguments)) if ready else None
-                if made is not None:
-                    # Values that the function reads while JAX traces them would be further arguments.
-                    with contextlib.suppress(TypeError):
-                        return made(*arguments)
-                return quick(*arguments)
+                return quick(*arguments) if made is None else made(*arguments)
             except Exception as error:
                 if "compiler_options" in str(error):
                     return plain(*arguments)  # the call is inside other JAX code after all, through a closure
@@ -91,7 +91,12 @@ def compiled(function: Callable, options: dict[str, Any] = _OPTIONS) -> Callable
             made = pool.submit(lowered.compile)
             work()
         if made.exception() is None:
-            ready[_shapes(arguments)] = made.result()
+            # Values that JAX is tracing, and that the function reads from elsewhere, would be further arguments.
+            with contextlib.suppress(TypeError):
+                found = made.result()(*arguments)
+                enter(arguments)
+                ready[_shapes(arguments)] = made.result()
+                return found
         return call(*arguments)
 
     # Functions have no such attributes by declaration.

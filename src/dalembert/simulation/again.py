@@ -1,9 +1,8 @@
 """Runs that differ from an earlier one in their start, their step size or their length alone.
 
-Nothing is left to do for these but to check the start and to make the steps. Systems and
-methods are known by their numbers, and must still read what they read in the earlier run. A new start is checked by
-machine code, as those of an ensemble are. Whatever is not plain, or not as it should be, is left to the usual
-way, which says what is wrong.
+Nothing is left to do for these but to check the start and to make the steps. Systems and methods are known by their
+numbers, and must still read what they read in the earlier run. A new start is checked by machine code, as those of an
+ensemble are. Whatever is not plain, or not as it should be, is left to the usual way, which says what is wrong.
 """
 
 import ctypes
@@ -15,13 +14,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.kernels import TimeLoop, Unsupported, making, pack, time_loop, wanted_form
-from dalembert.methods import State
+from dalembert.kernels import TimeLoop, Unsupported, loop_of_no_steps, making, pack, wanted_form
 from dalembert.model import MOST_TURNS, System
-from dalembert.numerics import Recent, current, kind_of, lasting_name, watch
+from dalembert.numerics import Recent, current, kind_of, watch
 from dalembert.numerics.jax_internals import Tracer, trace_state_clean
-from dalembert.simulation.engines import LOOPS, Native, compiled_single, wants_kernel
-from dalembert.simulation.loop import CAPACITY, start_fault
+from dalembert.simulation.engines import LOOPS, Native, compiled_single, contents, wants_kernel
+from dalembert.simulation.loop import CAPACITY, saved_steps, start_fault
 from dalembert.simulation.trajectory import Trajectory
 
 SECONDS = 0.1
@@ -29,6 +27,8 @@ SECONDS = 0.1
 HESITATION = 0.01
 """The time that is spent on checking starts the usual way, in seconds for each number of a start, before there is
 machine code that does so: about as long as it takes to compile."""
+ROOM = 3
+"""The numbers for which the check of a start needs room."""
 _FARTHEST = 2 * np.pi * MOST_TURNS
 _NUMBERS = (float, int, np.float64)
 _SHARED = ("system", "method", "stored", "fingerprint")
@@ -77,14 +77,18 @@ class Known:
         if steps:
             self.pace = min(self.pace, stepping / steps)
 
+    def is_short(self, steps: int) -> bool:
+        """Whether so many steps take so little time that nobody waits for them."""
+        return steps * self.pace <= SECONDS
+
     def sound(self, start: np.ndarray) -> bool:
         """Whether a start (q, v, t) is finite, and no angle has turned too often."""
         values = start.tolist()
         return isfinite(sum(values)) and not any(abs(values[i]) > _FARTHEST for i in self.turning)
 
     def check(self) -> Callable[..., bool] | None:
-        """The check of starts in machine code, given where the parameters, the start and room for two numbers are; None
-        as long as there is none."""
+        """The check of starts in machine code, given where the parameters, the start and ROOM numbers are; None as long
+        as there is none."""
         kind = self.kind
         if not kind.tried and kind.spent > HESITATION * self.size:
             kind.tried, kind.check = True, _start_check(self.system)
@@ -117,18 +121,19 @@ class Known:
         code, residual, done = (memory.item(second + k) for k in self.where)
         if code or done != steps:
             return None
-        partly = steps % every > 0
-        rows = self.loop.rows(
-            memory[third : third + (full + 1 + partly) * width].reshape(-1, width)
-        )._asdict()
+        index = saved_steps(steps, every)
+        rows = self.loop.rows(memory[third : third + len(index) * width].reshape(-1, width))._asdict()
         if rows["t"] is None:
-            index = np.arange(0, steps + 1, every)
-            rows["t"] = t0 + (np.append(index, steps) if partly else index) * h
-        solution = object.__new__(Trajectory)
-        vars(solution).update(
-            self.shared, **rows, code=np.array(0), steps=np.array(steps), residual=np.array(residual),
-            h=np.array(h, float), save_every=every, varied=None,
+            rows["t"] = t0 + index * h
+        return self.trajectory(
+            **rows, code=np.array(0), steps=np.array(steps), residual=np.array(residual), h=np.array(h, float),
+            save_every=every, varied=None,
         )  # fmt: skip
+
+    def trajectory(self, **fields: Any) -> Trajectory:
+        """The trajectory with these fields; equinox would take longer than many steps to make it."""
+        solution = object.__new__(Trajectory)
+        vars(solution).update(self.shared, **fields)
         return solution
 
 
@@ -144,11 +149,7 @@ def _key(system: System, method: Any) -> Hashable:
         return structure, np.array(leaves).tobytes()
     if not all(type(x) in _NUMBERS or _is_array(x) for x in leaves):
         return None
-    return (
-        structure,
-        tuple(map(type, leaves)),
-        tuple((x.shape, x.dtype.str, x.tobytes()) for x in map(np.asarray, leaves)),
-    )
+    return contents((system, method))
 
 
 def _is_array(x: Any) -> bool:
@@ -158,28 +159,17 @@ def _is_array(x: Any) -> bool:
 def _start_check(system: System) -> Callable[..., bool] | None:
     """Whether nothing is wrong with a start, given where the parameters and (q, v, t) are; None if there is no machine
     code for it."""
-    name = lasting_name(system)
-    parameters = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), system)
-    sizes = (system.dimension,), (system.velocity_dimension,), ()
     try:
         with making():
-            loop = time_loop(
-                begin=lambda system, at: start_fault(system, at.q, at.v, at.t),
-                step=lambda system, code: code,
-                output=lambda system, code: code,
-                report=lambda code: (code,),
-                counted=lambda code: (),
-                parameters=parameters,
-                start=State.of(*(jax.ShapeDtypeStruct(shape, float) for shape in sizes)),
-                name=name and f"start {name}",
-            )
-            begin, _ = compiled_single(loop)
+            shapes = (system.dimension,), (system.velocity_dimension,), ()
+            begin, _ = compiled_single(loop_of_no_steps(start_fault, system, shapes))
     except Unsupported:
         return None
 
     def check(parameters: int, start: int, room: int) -> bool:
-        begin(parameters, start, room, room + 8)
-        return not ctypes.c_double.from_address(room).value
+        fault = room + 8 * (ROOM - 1)
+        begin(parameters, start, room, fault)
+        return not ctypes.c_double.from_address(fault).value
 
     return check
 
@@ -232,14 +222,13 @@ def known_run(
 ) -> Trajectory | None:
     """The run, if its system and method are known, and if it reaches its end."""
     found = known(system, method) if plain_numbers(h, steps, every, t0) else None
-    if found is None or not found.single or steps * found.pace > SECONDS:
+    if found is None or not found.single or not found.is_short(steps):
         return None
     q, v = plain_array(q0), plain_array(v0)
     if q is None or v is None or (q.shape, v.shape) != found.shapes:
         return None
-    type(method).check_start(
-        method, system, q, v, t0
-    )  # to bind a method takes equinox longer than everything here
+    # To bind the method would take equinox longer than everything here.
+    type(method).check_start(method, system, q, v, t0)
     return found.run(q, v, h, steps, every, t0)
 
 

@@ -25,16 +25,15 @@ from dalembert.model import (
     with_kept,
 )
 from dalembert.numerics import Vector, Vectors, compiled, current, fingerprint, is_traced
-from dalembert.simulation.again import SECONDS, known, plain_array, plain_numbers, remember
+from dalembert.simulation.again import ROOM, known, plain_array, plain_numbers, remember
 from dalembert.simulation.engines import check_fit, loop_of, tell, wants_kernel
-from dalembert.simulation.loop import Rows, scan, start_fault
+from dalembert.simulation.loop import Rows, saved_steps, scan, start_fault
 from dalembert.simulation.progress import progress_bar
 from dalembert.simulation.run import (
     check_method,
     check_numbers,
     counted_steps,
     redundancy_remark,
-    saved_steps,
 )
 from dalembert.simulation.trajectory import ConstraintWarning, Trajectory
 
@@ -202,6 +201,8 @@ def _members(bad: np.ndarray) -> str:
     return f"{bad.size} member{'s' if bad.size > 1 else ''} ({few}{', ...' if bad.size > 5 else ''})"
 
 
+_FEW = 256
+"""The number of members up to which starts are checked one after the other, before an ensemble of a known system."""
 WORK = 2_000_000
 """The number of steps, over all members, in one call of a kernel: a fraction of a second, so that progress and Ctrl-C
 are prompt."""
@@ -344,14 +345,14 @@ def _again(
     if len(sizes) != 1 or sizes & found.lengths or not 0 < (size := sizes.pop()) <= _FEW:
         return None
     check = found.check()
-    if check is None or size * steps * found.pace > SECONDS:
+    if check is None or not found.is_short(size * steps):
         return None
     loop, n = found.loop, q.shape[-1]
     wide = -(-size // loop.lanes) * loop.lanes
     starts = np.empty((wide, n + v.shape[-1] + 1))
     starts[:size, :n], starts[:size, n:-1], starts[:size, -1] = q, v, t0
     starts[size:] = starts[size - 1]
-    shared, room = found.parameters.copy(), np.empty(2)
+    shared, room = found.parameters.copy(), np.empty(ROOM)
     shared[-1] = h
     places = [x.ctypes.data for x in (shared, starts, room)]
     for i, one in enumerate(starts[:size]):
@@ -366,14 +367,8 @@ def _again(
         report.ctypes.data,
     )  # fmt: skip
     told = _told(_fields(loop, rows[:, :, :size]), report[:, :size], t0 + index * h)
-    solution = object.__new__(Trajectory)
     varied = (False,) * len(jax.tree.leaves((system, method)))
-    vars(solution).update(found.shared, **told, h=np.asarray(h, float), save_every=every, varied=varied)
-    return solution
-
-
-_FEW = 256
-"""The number of members up to which the starts are checked one after the other."""
+    return found.trajectory(**told, h=np.asarray(h, float), save_every=every, varied=varied)
 
 
 def _platform(devices: str | None) -> str:

@@ -64,6 +64,12 @@ class Rows(NamedTuple):
     """q without the full turns of its angles, if there are any."""
 
 
+def saved_steps(steps: int, save_every: int) -> np.ndarray:
+    """The steps at which rows are kept."""
+    index = np.arange(0, steps + 1, save_every)
+    return index if index[-1] == steps else np.append(index, steps)
+
+
 def start_fault(
     system: System, q: Array, v: Array, t: Any, supports: frozenset[Trait] | None = None
 ) -> Array:

@@ -39,7 +39,7 @@ from dalembert.numerics import (
 from dalembert.simulation.again import known_run, remember_one
 from dalembert.simulation.differentiable import differentiable_run
 from dalembert.simulation.engines import check_fit, engine, has_kernel, trace_ahead
-from dalembert.simulation.loop import CAPACITY, scan, start_fault
+from dalembert.simulation.loop import CAPACITY, saved_steps, scan, start_fault
 from dalembert.simulation.passed import kept_by
 from dalembert.simulation.progress import progress_bar
 from dalembert.simulation.trajectory import ConstraintWarning, MotionWarning, SimulationError, Trajectory
@@ -297,12 +297,6 @@ def _explaining(system: Any) -> Iterator[None]:
             "a function of the system decides or converts by the value of q, v or a field, which is not known when JAX "
             "compiles the function: write jnp.where instead of if, and leave out float(...) and int(...)"
         ) from error
-
-
-def saved_steps(steps: int, save_every: int) -> np.ndarray:
-    """The steps at which rows are kept."""
-    index = np.arange(0, steps + 1, save_every)
-    return index if index[-1] == steps else np.append(index, steps)
 
 
 def check_method(method: Any) -> None:
