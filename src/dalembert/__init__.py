@@ -28,6 +28,7 @@ from dalembert.methods import (
     LieGNI,
     Method,
     Reference,
+    Taylor,
     VariationalDLA,
 )
 from dalembert.model import (
@@ -133,6 +134,7 @@ __all__ = [
     "SweepError",
     "Symmetry",
     "System",
+    "Taylor",
     "Trait",
     "Trajectory",
     "VariationalDLA",

@@ -34,6 +34,8 @@ def wanted_form() -> str:
 
 def with_arrays(*parts: Traced) -> bool:
     """Whether functions, which belong together, are to be written with arrays."""
+    if any(part.has("taylor_series") for part in parts):
+        return False  # a loop over orders, whose operations are scalars
     form = wanted_form()
     return form == "arrays" if form else sum(part.operations for part in parts) > SCALARS
 

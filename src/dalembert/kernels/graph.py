@@ -333,6 +333,13 @@ class Graph:
         """A loop or a conditional; `result` makes its results."""
         return self._new(op, args, _BOOL, params)
 
+    def series(self, args: tuple, params: Any) -> Node:
+        """The Taylor series of a solution from these arguments; `result` makes its coefficients."""
+        key = ("series", id(params[0]), params[1], tuple(x.id for x in args))
+        if key not in self.table:
+            self.table[key] = self._new("series", args, _BOOL, params)
+        return self.table[key]
+
     def result(self, control: Node, position: int, dtype: Any) -> Node:
         """One result of a loop or conditional."""
         key = ("result", control.id, position)
@@ -425,7 +432,7 @@ class Graph:
             return node
         if node.id not in known:
             known[node.id] = None
-            if depth and node.op not in ("parameter", "result", "list"):
+            if depth and node.op not in ("parameter", "result", "list", "series"):
                 args = [self._with(argument, known, depth - 1) for argument in node.args]
                 if None not in args:
                     primitive, params = node.params

@@ -58,6 +58,8 @@ class Writer:
         self.declared: set[str] = set()
         self.count = 0
         self.block_name = "entry"
+        self.rooms: list[str] = []
+        """Memory of the function, made when it begins."""
 
     def name(self, prefix: str = "v") -> str:
         """A new name."""
@@ -149,7 +151,8 @@ class Writer:
 
     def function(self, head: str) -> tuple[str, set[str]]:
         """The whole function, and the external functions that it calls."""
-        return f"{head} {{\nentry:\n" + "\n".join(self.lines) + "\n}", self.declared
+        rooms = "".join(f"  {room}\n" for room in self.rooms)
+        return f"{head} {{\nentry:\n{rooms}" + "\n".join(self.lines) + "\n}", self.declared
 
 
 def _list(w: Writer, node: Node, a: list[Value], kind: str, wide: bool) -> str:

@@ -46,6 +46,10 @@ class Function:
                 self._circles(node, values)
             elif node.op == "result":
                 values[node.id] = values[node.args[0].id][node.value]
+            elif node.op == "series":
+                series, order = node.params
+                inputs = [self._read(a, values) for a in node.args]
+                values[node.id] = series.write(self.w, inputs, order, _evaluate)
             elif node.op in ("while", "loop", "cond"):
                 values[node.id] = {"while": self._while, "loop": self._loop, "cond": self._cond}[node.op](
                     node, values
@@ -216,6 +220,10 @@ class Function:
         inner = dict(values)
         self._region(region, inner)
         return [self._wide(region.results[i], inner) for i in kept]
+
+
+def _evaluate(w: Writer, plan: Plan, inputs: Sequence[Value]) -> list[Value]:
+    return Function(plan).write(w, inputs)
 
 
 @functools.cache

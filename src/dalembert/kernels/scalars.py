@@ -45,7 +45,9 @@ class Plan:
         todo = list(self.outputs)
         while todo:
             node = todo.pop()
-            if node.op == "result":
+            if node.op == "result" and node.args[0].op == "series":
+                todo.append(node.args[0])
+            elif node.op == "result":
                 todo += self._keep(node.args[0], node.value)
             elif node.op == "parameter" and node.id not in self.needed:
                 control, _, position = self.owner[node.id]
@@ -239,6 +241,9 @@ class Emitter:
                 values[node.id] = results[node.value]
             elif node.op in ("while", "cond", "loop"):
                 values[node.id] = getattr(self, f"_{node.op}")(node, values)
+            elif node.op == "series":
+                series, order = node.params
+                values[node.id] = self._series(series, order, [self._read(x, values) for x in node.args])
             elif node.op == "list":
                 index = self._read(node.args[0], values)
                 values[node.id] = lax.dynamic_index_in_dim(
@@ -258,6 +263,10 @@ class Emitter:
                         keep = node.op == "select_n" and not wide[0] and any(wide[1:])
                         arguments = [a if keep and i == 0 else self._wide(a) for i, a in enumerate(arguments)]
                 values[node.id] = primitive.bind(*arguments, **params)
+
+    def _series(self, series: Any, order: int, inputs: list[Any]) -> list[Any]:
+        found = series.in_jax(inputs, order, self.batch)
+        return list(found.reshape(-1, *found.shape[2:]))
 
     def _fuse(self, node: Node, values: dict) -> bool:
         """Computes a sum or difference with a product as one operation, if `fused(a, b, c, signs)` = +-a b +- c exists.

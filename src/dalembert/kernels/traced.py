@@ -1,7 +1,7 @@
 """The functions of a time loop, traced once; machine code of either form begins from here."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -40,6 +40,10 @@ class Traced:
     def example(self) -> Any:
         """An example of the result."""
         return jax.tree.unflatten(self.result_tree, [jax.ShapeDtypeStruct(*x) for x in self.results])
+
+    def has(self, name: str) -> bool:
+        """Whether the function uses the primitive of this name."""
+        return any(equation.primitive.name == name for equation in equations_of(self.jaxpr.jaxpr))
 
     @property
     def operations(self) -> int:
@@ -127,6 +131,20 @@ def is_written_out(length: int, body: Any) -> bool:
     return length <= 2 or length * operations_of(body, plain_work) <= WRITTEN_OUT
 
 
+def inside(equation: Any) -> list[Any]:
+    """The jaxprs that an equation holds."""
+    held = [x for p in equation.params.values() for x in (p if isinstance(p, tuple | list) else (p,))]
+    return [x for x in (getattr(x, "jaxpr", x) for x in held) if hasattr(x, "eqns")]
+
+
+def equations_of(jaxpr: Any) -> Iterator[Any]:
+    """The equations of a jaxpr, and of those inside it."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for x in inside(equation):
+            yield from equations_of(x)
+
+
 def operations_of(jaxpr: Any, work: Callable = work, once: bool = False) -> int:
     """The approximate number of scalar operations in a jaxpr; `work` counts those of an equation.
 
@@ -134,9 +152,7 @@ def operations_of(jaxpr: Any, work: Callable = work, once: bool = False) -> int:
     """
     total = 0
     for equation in jaxpr.eqns:
-        inner = [x for p in equation.params.values() for x in (p if isinstance(p, tuple | list) else (p,))]
-        inner = [getattr(x, "jaxpr", x) for x in inner]
-        inner = [x for x in inner if hasattr(x, "eqns")]
+        inner = inside(equation)
         if inner:
             length = equation.params.get("length", 1)
             repeated = not once or all(is_written_out(length, x) for x in inner)

@@ -12,6 +12,7 @@ from dalembert.methods.frame_gradient import FrameGradient
 from dalembert.methods.gni import GNI, LieGNI, Reflecting, parasitic_amplitude
 from dalembert.methods.leapfrog import LeapFrog
 from dalembert.methods.reference import Reference
+from dalembert.methods.taylor import Taylor
 from dalembert.methods.variational import VariationalDLA
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Report",
     "State",
     "Status",
+    "Taylor",
     "VariationalDLA",
     "method_from_text",
     "method_named",

@@ -23,6 +23,7 @@ from dalembert.methods.frame_gradient import FrameGradient
 from dalembert.methods.gni import GNI, STARTS, LieGNI
 from dalembert.methods.leapfrog import LeapFrog
 from dalembert.methods.reference import Reference
+from dalembert.methods.taylor import Taylor
 from dalembert.methods.variational import VariationalDLA
 from dalembert.model import Mechanics, System, Trait, kind_from_module, wrong
 
@@ -144,6 +145,11 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
         lambda x: Reference(*_tolerances(x)) if x else Reference(),
         "rtol,atol",
         "adaptive Runge-Kutta of order 8 at tight tolerance",
+    ),
+    "taylor": (
+        lambda x: Taylor(_number(x)) if x else Taylor(),
+        "tol",
+        "Taylor series: the motion to machine precision",
     ),
     "gni": (
         _maker(GNI, "gni", {**_LAGRANGIANS, **_FLIGHTS}),
