@@ -285,6 +285,11 @@ class Region:
         self.results: list[Node] = []
 
 
+def regions_of(control: "Node") -> Sequence[Region]:
+    """The regions of a loop or conditional."""
+    return control.params if control.op != "loop" else control.params[:1]
+
+
 _COMMUTE = {"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne"}
 
 

@@ -6,15 +6,15 @@ equations with products alone. So every coefficient k >= 1 has one form,
     c_k = (sum of leads s x_k y_0 + sum of pairs s [x, y]_k + 1/k sum of rated s [x', y]_k) / d_0,
 
 where [x, y]_k = x_1 y_(k-1) + ... + x_(k-1) y_1, and x' has the coefficients j x_j. The sums [x, y]_k use lower
-coefficients alone.
+coefficients alone. A choice between two nodes that is made at the start of the series chooses their coefficients.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from dalembert.kernels.graph import Graph, Node, Unsupported
+from dalembert.kernels.graph import Graph, Node, Region, Unsupported, regions_of
 
 Lead = tuple[float, Node, Node | None]
 """A sign or number, x, and y; None stands for one."""
@@ -28,6 +28,13 @@ class Recurrence(NamedTuple):
     pairs: list[Pair]
     rated: list[Pair]
     divisor: Node | None = None
+    choice: tuple[Node, Node, Node] | None = None
+    """A condition, and the nodes of which it chooses the first if it does not hold, else the second."""
+
+    @property
+    def beside(self) -> list[Node]:
+        """The nodes of which the same coefficient is needed."""
+        return [x for _, x, _ in self.leads] + list((self.choice or ())[1:])
 
 
 Rule = Callable[[Graph, Node], Recurrence]
@@ -225,9 +232,7 @@ def _erf(g: Graph, c: Node) -> Recurrence:
 def _atan2(g: Graph, c: Node) -> Recurrence:
     y, x = c.args
     size = g.op("add", g.op("mul", x, x), g.op("mul", y, y))
-    return Recurrence(
-        [(1.0, y, x), (-1.0, x, y)], [], [(1.0, y, x), (-1.0, x, y), (-1.0, c, size)], size
-    )
+    return Recurrence([(1.0, y, x), (-1.0, x, y)], [], [(1.0, y, x), (-1.0, x, y), (-1.0, c, size)], size)
 
 
 @_rule("convert_element_type", "reduce_precision")
@@ -237,20 +242,68 @@ def _same(g: Graph, c: Node) -> Recurrence:
     return Recurrence([(1.0, c.args[0], None)], [], [])
 
 
-@_rule("select_n")
-def _guarded(g: Graph, c: Node) -> Recurrence:
-    """A value that NaN replaces where it is not sound, as in solutions of linear equations, is itself."""
-    _, *cases = c.args
-    sound = [x for x in cases if not (x.is_const and np.isnan(x.value))]
-    if len(sound) == 1:
-        return Recurrence([(1.0, sound[0], None)], [], [])
-    raise Unsupported("select_n", _WHY["select_n"])
+def _chosen(g: Graph, c: Node, changes: Callable[[Node], bool]) -> Recurrence:
+    """A choice by a condition that does not change, or that holds everywhere or nowhere but at single points.
+
+    Solutions of linear equations are NaN where they are not sound, and some derivatives have values of their own at
+    single points. At such a point there is no series: its coefficients are NaN.
+    """
+    condition, no, yes = _cases(c)
+    if not changes(condition):
+        return Recurrence([], [], [], None, (condition, no, yes))
+    for x, other in ((no, yes), (yes, no)):
+        if x.is_const and np.isnan(x.value):
+            return Recurrence([(1.0, other, None)], [], [])
+    compared: list[Node] = []
+    usual = _usual(condition, changes, compared)
+    if usual is None:
+        raise Unsupported("jnp.where, jnp.abs or the like" if c.op == "select_n" else "lax.cond", _SWITCH)
+    nan = _number(g, np.nan)
+    # What is compared must itself have a series; if it were constant in pieces, it could be equal for a while.
+    leads: list[Lead] = [(0.0, x, None) for x in compared]
+    return Recurrence(leads, [], [], None, (condition, nan, yes) if usual else (condition, no, nan))
 
 
+def _cases(c: Node) -> tuple[Node, Node, Node]:
+    """The condition of a choice, what it chooses if the condition does not hold, and what otherwise."""
+    if c.op == "select_n":
+        condition, *cases = c.args
+    else:
+        control = c.args[0]
+        condition, cases = control.args[0], [region.results[c.value] for region in control.params]
+    if condition.op == "convert_element_type" and len(cases) == 2:
+        condition = condition.args[0]  # of lax.cond
+    if condition.dtype != bool or len(cases) != 2:
+        raise Unsupported("a choice", "among more than two cases, which has no Taylor series")
+    return condition, cases[0], cases[1]
+
+
+def _usual(condition: Node, changes: Callable[[Node], bool], compared: list[Node]) -> bool | None:
+    """Whether a condition holds everywhere but at single points (True), or only at such points; None if neither.
+
+    The numbers that it compares are added to `compared`.
+    """
+    if condition.op in ("eq", "ne") and changes(condition) and condition.args[0].dtype.kind == "f":
+        if condition.args[0] is condition.args[1]:  # a test for NaN
+            return condition.op == "eq"
+        compared += [x for x in condition.args if changes(x)]
+        return condition.op == "ne"
+    if condition.op == "not":
+        found = _usual(condition.args[0], changes, compared)
+        return None if found is None else not found
+    found = [_usual(x, changes, compared) for x in condition.args] if condition.op in ("and", "or") else []
+    if condition.op == "and" and False in found:
+        return False
+    if condition.op == "or" and True in found:
+        return True
+    return found[0] if len(found) == 2 and found[0] is found[1] else None
+
+
+_SWITCH = "which changes between formulas along the motion, so no Taylor series reaches past the switch"
 _WHY = {
-    "select_n": "which chooses between formulas (jnp.where), so its Taylor series does not reach past the switch",
-    "cond": "which chooses between formulas, so its Taylor series does not reach past the switch",
-    "while": "whose repetitions change along the motion",
+    "while": "whose number of repetitions may change along the motion",
+    "loop": "of many repetitions, which has no recurrences",
+    **dict.fromkeys(("abs", "max", "min", "sign", "floor", "ceil", "round", "rem"), _SWITCH),
 }
 
 
@@ -283,10 +336,13 @@ class Recurrences:
     Nodes that do not change along the motion have coefficient zero alone, and take no part.
     """
 
-    def __init__(self, graph: Graph, variables: Sequence[Node], outputs: Sequence[Node]):
+    def __init__(
+        self, graph: Graph, variables: Sequence[Node], outputs: Sequence[Node], still: Iterable[int] = ()
+    ):
+        """The recurrences; the nodes `still` do not change along the motion, although they depend on the variables."""
         self.graph = graph
         self.variables, self.outputs = list(variables), list(outputs)
-        self._changing: dict[int, bool] = {x.id: True for x in variables}
+        self._changing: dict[int, bool] = {**dict.fromkeys(still, False), **{x.id: True for x in variables}}
         found: dict[int, Recurrence] = {}
         self.zeroth: dict[int, Node] = {x.id: x for x in (*variables, *outputs)}
         """The nodes of which coefficient zero is needed, by number."""
@@ -297,13 +353,10 @@ class Recurrences:
                 continue
             made = found[node.id] = self._of(node)
             self.zeroth[node.id] = node
-            for _, x, y in (*made.leads, *made.pairs, *made.rated):
-                todo.append(x)
-                if y is not None:
-                    self.zeroth[y.id] = y
-            todo += [y for _, _, y in (*made.pairs, *made.rated)]
-            if made.divisor is not None:
-                self.zeroth[made.divisor.id] = made.divisor
+            products = [x for p in (*made.pairs, *made.rated) for x in p[1:]]
+            todo += [*(x for x in made.beside if self.changes(x)), *products]
+            at_once = [*products, made.divisor, *(y for _, _, y in made.leads), *(made.choice or ())]
+            self.zeroth.update({x.id: x for x in at_once if x is not None})
         self.of = _joined(found, self.outputs)
         self.order = self._sorted()
         self.summed = self._summed()
@@ -320,15 +373,23 @@ class Recurrences:
             if unknown:
                 stack += unknown
                 continue
-            inside = x.op in ("while", "cond", "loop")  # what these read is not among their arguments alone
+            # What these read is not among their arguments alone.
+            inside = x.op in ("while", "cond", "loop") and any(map(self._inside, regions_of(x)))
             self._changing[x.id] = inside or any(self._changing[a.id] for a in x.args)
             stack.pop()
         return self._changing[node.id]
 
+    def _inside(self, region: Region) -> bool:
+        """Whether a loop or branch depends on the variables; its own variables alone do not matter."""
+        self._changing.update(dict.fromkeys((x.id for x in region.parameters), False))
+        return any(map(self.changes, region.results))
+
     def _of(self, node: Node) -> Recurrence:
-        if node.op == "result":
-            raise Unsupported(node.args[0].op, _WHY.get(node.args[0].op, _WHY["while"]))
-        if node.op == "pow":
+        if node.op == "result" and node.args[0].op != "cond":
+            raise Unsupported(node.args[0].op, _WHY[node.args[0].op])
+        if node.op in ("select_n", "result"):
+            made = _chosen(self.graph, node, self.changes)
+        elif node.op == "pow":
             made = _written_as_power(self.graph, node, self.changes)
         elif node.op in _rules:
             made = _rules[node.op](self.graph, node)
@@ -336,9 +397,10 @@ class Recurrences:
             raise Unsupported(node.op, _WHY.get(node.op, "which has no Taylor series everywhere"))
         leads = [x for x in made.leads if self.changes(x[1])]
         pairs, rated = (
-            [p for p in found if self.changes(p[1]) and self.changes(p[2])] for found in (made.pairs, made.rated)
+            [p for p in found if self.changes(p[1]) and self.changes(p[2])]
+            for found in (made.pairs, made.rated)
         )
-        return Recurrence(leads, pairs, rated, made.divisor)
+        return made._replace(leads=leads, pairs=pairs, rated=rated)
 
     def _sorted(self) -> list[Node]:
         """The nodes, those first that others need at the same order."""
@@ -352,7 +414,7 @@ class Recurrences:
             elif node.id not in seen:
                 seen.add(node.id)
                 stack.append((node, True))
-                stack += [(x, False) for _, x, _ in self.of[node.id].leads if x.id not in seen]
+                stack += [(x, False) for x in self.of[node.id].beside if x.id in self.of and x.id not in seen]
         return order
 
     def _summed(self) -> list[Node]:
@@ -369,6 +431,7 @@ def _joined(found: dict[int, Recurrence], outputs: Sequence[Node]) -> dict[int, 
             uses[x.id] = uses.get(x.id, 0) + (1 if y is None else 2)
         for p in (*made.pairs, *made.rated):
             uses.update({x.id: 2 for x in p[1:]})
+        uses.update({x.id: 2 for x in made.choice or ()})
     result: dict[int, Recurrence] = {}
     inside: set[int] = set()
     # What a sum takes in may have taken in others before, so the deepest go first.
@@ -378,12 +441,12 @@ def _joined(found: dict[int, Recurrence], outputs: Sequence[Node]) -> dict[int, 
         pairs, rated = list(made.pairs), list(made.rated)
         for sign, x, y in made.leads:
             part = result.get(x.id)
-            if part is None or y is not None or uses[x.id] > 1 or part.divisor is not None:
+            if part is None or y is not None or uses[x.id] > 1 or part.divisor is not None or part.choice:
                 leads.append((sign, x, y))
                 continue
             inside.add(x.id)
             leads += [(sign * s, a, b) for s, a, b in part.leads]
             pairs += [(sign * s, a, b) for s, a, b in part.pairs]
             rated += [(sign * s, a, b) for s, a, b in part.rated]
-        result[number] = Recurrence(leads, pairs, rated, made.divisor)
+        result[number] = made._replace(leads=leads, pairs=pairs, rated=rated)
     return {number: made for number, made in result.items() if number not in inside}

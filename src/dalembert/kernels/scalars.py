@@ -9,16 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dalembert.kernels.graph import Graph, Node, Region
+from dalembert.kernels.graph import Graph, Node, Region, regions_of
 from dalembert.kernels.interpret import Interpreter, objects
 from dalembert.kernels.sine_cosine import ON_GPU, SPECIAL, sincos
 from dalembert.kernels.traced import Traced
 from dalembert.numerics.jax_internals import Tracer
-
-
-def regions_of(control: Node) -> Sequence[Region]:
-    """The regions of a loop or conditional."""
-    return control.params if control.op != "loop" else control.params[:1]
 
 
 class Plan:

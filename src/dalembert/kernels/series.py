@@ -36,6 +36,32 @@ def taylor_series(field: Callable[[Array], Array], y: Array, order: int) -> Arra
     return series_p.bind(*map(jnp.asarray, made.consts), y, jaxpr=made.jaxpr, order=order)
 
 
+class _Interpreter(Interpreter):
+    """It also notes which decisions only serve accuracy, such as the choice of a pivot.
+
+    All outcomes lead to the same result, so what was decided at the start of a series serves for all of it.
+    """
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.still: set[int] = set()
+
+    def equation(self, equation: Any, inputs: list[Any]) -> Sequence[Any]:
+        before = self.graph.count
+        found = super().equation(equation, inputs)
+        if equation.primitive.name in _DECIDING:
+            made = map(self.graph.nodes.__getitem__, range(before + 1, self.graph.count + 1))
+            self.still |= {node.id for node in made if node.dtype.kind in "bi" and node.op != "cond"}
+        elif equation.primitive.name in _COMPARING:
+            # A decision of the user's that happens to be the same one is not of this kind.
+            self.still -= {node.id for node in found[0].flat}
+        return found
+
+
+_DECIDING = {"lu", "small_solve"}
+_COMPARING = {"gt", "ge", "lt", "le", "eq", "ne"}
+
+
 class Series:
     """The recurrences of a jaxpr, whose last argument is y and whose other ones do not change along the motion."""
 
@@ -48,12 +74,11 @@ class Series:
             nodes = [graph.input(aval.dtype, position + i, not last) for i in range(size)]
             arrays.append(objects(nodes, aval.shape))
             position += size
-        outputs = Interpreter(graph, SPECIAL).run(
-            jaxpr, arrays[: len(jaxpr.constvars)], arrays[len(jaxpr.constvars) :]
-        )
+        interpreter = _Interpreter(graph, SPECIAL)
+        outputs = interpreter.run(jaxpr, arrays[: len(jaxpr.constvars)], arrays[len(jaxpr.constvars) :])
         self.dtypes = [node.dtype for array in arrays for node in array.flat]
         self.size = arrays[-1].size
-        self.recurrences = Recurrences(graph, list(arrays[-1].flat), list(outputs[0].flat))
+        self.recurrences = Recurrences(graph, list(arrays[-1].flat), list(outputs[0].flat), interpreter.still)
         # Imported here, because the writing of scalar operations in turn knows series.
         from dalembert.kernels.scalars import Plan
 
@@ -70,17 +95,22 @@ class Series:
             return jnp.broadcast_to(jnp.asarray(x, float), width)
 
         values = Emitter(self.plan, batch).run(inputs)
-        zero = {node.id: wide(x) for node, x in zip(self.zeroth, values, strict=True) if node.dtype == _DOUBLE}
+        zero = {
+            node.id: wide(x) if node.dtype == _DOUBLE else jnp.broadcast_to(x, width)
+            for node, x in zip(self.zeroth, values, strict=True)
+        }
         zero.update({x.id: wide(0.0) for x in r.summed if x.id not in zero})
         place = {node.id: i for i, node in enumerate(r.summed)}
         plain, rated = (
-            [(node.id, p) for node in r.order for p in getattr(r.of[node.id], kind)] for kind in ("pairs", "rated")
+            [(node.id, p) for node in r.order for p in getattr(r.of[node.id], kind)]
+            for kind in ("pairs", "rated")
         )
 
         def sums(terms: list[tuple[int, Pair]], left: Array, right: Array) -> dict[int, Array]:
             if not terms:
                 return {}
-            firsts, seconds = (np.array([place[p[i].id] for _, p in terms]) for i in (1, 2))
+            firsts = np.array([place[x.id] for _, (_, x, _) in terms])
+            seconds = np.array([place[y.id] for _, (_, _, y) in terms])
             signs = np.array([p[0] for _, p in terms]).reshape(-1, *[1] * len(width))
             found = signs * jnp.sum(left[:, firsts] * right[:, seconds], axis=0)
             result: dict[int, Array] = {}
@@ -93,7 +123,7 @@ class Series:
             for node, made in ((x, r.of[x.id]) for x in r.order)
             if made.divisor is not None
         }
-        numbers = np.arange(order, dtype=float).reshape(-1, 1, *[1] * len(width))
+        numbers = jnp.arange(order, dtype=float).reshape(-1, 1, *[1] * len(width))
         y1 = jnp.stack([zero[x.id] for x in r.outputs])
 
         def further(k: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -103,6 +133,12 @@ class Series:
             now = dict(zip((x.id for x in r.variables), y, strict=True))
             for node in r.order:
                 made = r.of[node.id]
+                if made.choice:
+                    condition, no, yes = made.choice
+                    # What does not change has coefficients zero, but NaN stays NaN.
+                    no, yes = (now[x.id] if x.id in now else 0 * zero[x.id] for x in (no, yes))
+                    now[node.id] = jnp.where(zero[condition.id], yes, no)
+                    continue
                 x = inner.get(node.id, jnp.zeros(width))
                 if node.id in slopes:
                     x = x + slopes[node.id] / k
@@ -121,7 +157,7 @@ class Series:
         return lax.fori_loop(1, order, further, (kept, y1, found))[2]
 
     def write(self, w: Writer, inputs: Sequence[Value], order: int, evaluate: Callable) -> list[Value]:
-        """Writes a call that computes the coefficients, flat; `evaluate(writer, plan, inputs)` writes plain operations."""
+        """Writes a call that computes the coefficients; `evaluate(writer, plan, inputs)` writes plain operations."""
         text, declared, name = self._function(w.lanes, order, evaluate)
         w.declared |= {text, *declared}
         kind, count = w.type(_DOUBLE, True), (order + 1) * self.size
@@ -131,7 +167,10 @@ class Series:
         arguments = [f"{w.type(t, True)} {x.text}" for x, t in zip(inputs, self.dtypes, strict=True)]
         w.do(f"call void @{name}({', '.join([*arguments, f'ptr {room}'])})")
         return [
-            Value(w.put(f"load {kind}, ptr {w.put(f'getelementptr {kind}, ptr {room}, i64 {i}')}, align 8"), True)
+            Value(
+                w.put(f"load {kind}, ptr {w.put(f'getelementptr {kind}, ptr {room}, i64 {i}')}, align 8"),
+                True,
+            )
             for i in range(count)
         ]
 
@@ -192,7 +231,7 @@ class _Orders(Writer):
     def write(self, zero: dict[int, Value]) -> None:
         """Writes everything after the coefficients zero."""
         r = self.series.recurrences
-        zero = {i: self.widen(x, _DOUBLE) if self.is_float(i) else x for i, x in zero.items()}
+        zero = {i: self.widen(x, r.zeroth[i].dtype) for i, x in zero.items()}
         self.inverse = {}
         for node in r.order:
             divisor = r.of[node.id].divisor
@@ -229,12 +268,11 @@ class _Orders(Writer):
                 )
                 self.declared.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
 
-    def is_float(self, number: int) -> bool:
-        return self.series.recurrences.zeroth[number].dtype == _DOUBLE
-
     def give(self, x: str, index: str) -> None:
         """Writes a coefficient of y."""
-        self.do(f"store {self.kind} {x}, ptr {self.put(f'getelementptr {self.kind}, ptr %out, i64 {index}')}, align 8")
+        self.do(
+            f"store {self.kind} {x}, ptr {self.put(f'getelementptr {self.kind}, ptr %out, i64 {index}')}, align 8"
+        )
 
     def keep(self, which: str, node: Node, x: str, k: str) -> None:
         """Writes coefficient k of a node into one of its rows."""
@@ -260,7 +298,7 @@ class _Orders(Writer):
             sums.update(self.sums(wanted[i : i + at_once], k))
         whole = self.put(f"sitofp i64 {k} to double")
         number = self.widen(Value(whole), _DOUBLE).text
-        share = self.two("fdiv", self.number_of(1.0), number)
+        share = self.share(number)
         base = self.put(f"mul i64 {k}, {self.series.size}")
         now: dict[int, str] = {}
         for i, x in enumerate(r.variables):
@@ -269,9 +307,19 @@ class _Orders(Writer):
             now[x.id] = self.put(f"load {self.kind}, ptr {address}, align 8")
         for node in r.order:
             made = r.of[node.id]
+            if made.choice:
+                condition, *cases = made.choice
+                none = self.number_of(0.0)
+                no, yes = (
+                    f"{self.kind} {now.get(x.id) or self.put(f'fmul {self.kind} {none}, {zero[x.id].text}')}"
+                    for x in cases
+                )
+                mask = f"{self.type(condition.dtype, self.wide)} {zero[condition.id].text}"
+                now[node.id] = self.put(f"select {mask}, {yes}, {no}")
+                continue
             x = sums.get(("pairs", node.id), "")
             if ("rated", node.id) in sums:
-                x = self.plus(x, self.two("fmul", sums["rated", node.id], share))
+                x = self.plus(x, self.part(sums["rated", node.id], share))
             for sign, a, b in made.leads:
                 part = now[a.id] if b is None else self.two("fmul", now[a.id], zero[b.id].text)
                 x = self.plus(x, part, sign)
@@ -284,11 +332,24 @@ class _Orders(Writer):
                 self.keep("backward", node, now[node.id], k)
             if node.id in self.slopes:
                 self.keep("slopes", node, self.two("fmul", now[node.id], number), k)
-        next_share = self.two("fdiv", self.number_of(1.0), self.two("fadd", number, self.number_of(1.0)))
+        following = self.share(self.two("fadd", number, self.number_of(1.0)))
         after = self.put(f"add i64 {base}, {self.series.size}")
         for i, x in enumerate(r.outputs):
-            value = self.two("fmul", now[x.id], next_share) if x.id in now else self.number_of(0.0)
+            value = self.part(now[x.id], following) if x.id in now else self.number_of(0.0)
             self.give(value, self.put(f"add i64 {after}, {i}"))
+
+    def share(self, k: str) -> tuple[str, str]:
+        """1/k as a sum of two numbers. One alone would be too large or too small in every step, which adds up."""
+        one = self.number_of(1.0)
+        high = self.two("fdiv", one, k)
+        name, minus = f"llvm.fma.{self.suffix(_DOUBLE, self.wide)}", self.put(f"fneg {self.kind} {high}")
+        rest = self.call(name, _DOUBLE, [Value(x, self.wide) for x in (minus, k, one)], self.wide)
+        return high, self.two("fmul", rest, high)
+
+    def part(self, x: str, share: tuple[str, str]) -> str:
+        """x/k, from the shares of k."""
+        high, low = share
+        return self.two("fadd", self.two("fmul", x, high), self.two("fmul", x, low))
 
     def plus(self, x: str, part: str, sign: float = 1.0) -> str:
         """x + sign part, where x may be nothing."""
@@ -337,7 +398,11 @@ class _Orders(Writer):
                 product = self.put(f"fmul {FLOAT} {vector} {x}, {y}")
                 if abs(sign) != 1.0:
                     factor = literal(np.float64(abs(sign)))
-                    many = "<" + ", ".join([f"double {factor}"] * (self.lanes if self.wide else self.width)) + ">"
+                    many = (
+                        "<"
+                        + ", ".join([f"double {factor}"] * (self.lanes if self.wide else self.width))
+                        + ">"
+                    )
                     product = self.put(f"fmul {FLOAT} {vector} {product}, {many}")
                 total = self.put(f"{'fadd' if sign > 0 else 'fsub'} {FLOAT} {vector} {total}, {product}")
             ends.append(total)

@@ -13,12 +13,15 @@ from jax import Array, lax
 from dalembert.discrete.lagrangians import plain
 from dalembert.kernels.series import missing_recurrence, taylor_series
 from dalembert.methods.base import Claims, Method, Report, State
-from dalembert.model import Mechanics, System, Trait, acceleration, lower, nearest_velocity, onto_surface
+from dalembert.model import Mechanics, System, Trait, acceleration, lower, onto_surface, surplus
 from dalembert.numerics import Recent, current, diagonal, tracing_once
 
-EPS = float(np.finfo(float).eps)
-LEAST, MOST = 1e-17, 1e-3
-"""The tolerances that make sense: below, rounding is all that is left; above, a series of low order is no series."""
+FINEST = 1e-18
+"""The default tolerance: so far below rounding that what the series leave out does not add up either."""
+LEAST, MOST = 1e-20, 1e-3
+"""The tolerances that make sense: below, nothing changes any more; above, a series of low order is no series."""
+TURN, TURN_REST = 2 * math.pi, 2.4492935982947064e-16
+"""2 pi, and what it lacks."""
 SHARE = math.exp(-2)
 """The part of the tolerance that the last term of a series may have; the rest is for the terms left out."""
 MOST_EXPANSIONS = 100_000
@@ -49,7 +52,7 @@ class Taylor(Method):
     constraints, if there are any.
     The h of a run is the distance between its rows alone: a long one takes several series, and short ones share one.
     Functions without a series, such as jnp.where and jnp.abs, are refused.
-    It conserves nothing by construction; the energy changes by rounding errors, which have no preferred sign.
+    It conserves nothing by construction: the energy changes, but by rounding errors alone.
     Memory: the series in use.
     """
 
@@ -78,7 +81,7 @@ class Taylor(Method):
     @property
     def tolerance(self) -> float:
         """The relative error that one series may make."""
-        return EPS if self.tol is None else self.tol
+        return FINEST if self.tol is None else self.tol
 
     @property
     def order(self) -> int:
@@ -101,16 +104,18 @@ class Taylor(Method):
         if found is None:
             with tracing_once():
                 size = _size(m) + (Trait.TIMED in m.traits)
-                found = missing_recurrence(functools.partial(_field, m), jax.ShapeDtypeStruct((size,), float))
+                found = missing_recurrence(functools.partial(_field, m), jnp.zeros(size))
             _missing.keep(key, found or "")
         if found:
             raise ValueError(
-                f"Taylor needs functions with Taylor series, but {m.label} uses {found}. Use FrameGradient() or "
-                "Reference(), or write the function without it"
+                f"Taylor needs functions with Taylor series, but {m.label} uses {found}. Use Reference(), or "
+                "write the function without it"
             )
 
     def init(self, m: Mechanics, state: State, h: Array) -> Expansion:
-        return self._expanded(m, state, jnp.zeros(_size(m), state.q.dtype))
+        low = jnp.zeros(_size(m), state.q.dtype)
+        on, low = _reached(m, state.t, jnp.concatenate([state.q, state.v]), low)
+        return self._expanded(m, on, low)._replace(q=state.q)
 
     def _expanded(self, m: Mechanics, state: State, low: Array) -> Expansion:
         """The series from a state."""
@@ -130,11 +135,16 @@ class Taylor(Method):
         # Motions begin at rest, and every second coefficient may vanish, so several are compared with several.
         logs = jnp.log(sizes)
         ends = [
-            jnp.max(jnp.stack([(logs[j] - logs[k] + math.log(SHARE * self.tolerance)) / (k - j) for j in range(3)]))
+            jnp.max(
+                jnp.stack(
+                    [(logs[j] - logs[k] + math.log(SHARE * self.tolerance)) / (k - j) for j in range(3)]
+                )
+            )
             for k in (self.order - 1, self.order)
         ]
         ends = [
-            jnp.where(sizes[k] > 0, x, jnp.inf) for k, x in zip((self.order - 1, self.order), ends, strict=True)
+            jnp.where(sizes[k] > 0, x, jnp.inf)
+            for k, x in zip((self.order - 1, self.order), ends, strict=True)
         ]
         return jnp.exp(jnp.minimum(*ends))
 
@@ -184,26 +194,43 @@ def _after(memory: Expansion, time: Array) -> tuple[Array, Array]:
     change = rest[-1]
     for x in rest[-2::-1]:
         change = change * time + x
-    change = change * time + memory.low
-    total = first + change
-    return total, change - (total - first)
+    return _sum(first, change * time + memory.low)
 
 
-def _reached(m: Mechanics, t: Any, y: Array) -> State:
-    """The state at (q, v), which is within rounding of the constraints, on them."""
+def _sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """a + b, and what rounding takes from it, exactly [knuth1997]."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _reached(m: Mechanics, t: Any, y: Array, low: Array) -> tuple[State, Array]:
+    """The state at (q, v), which is within rounding of the constraints, on them, and what rounding took from it."""
     here, n = m.at(t), m.dimension
     q = onto_surface(here, here.space.restore(y[:n]))
-    return State(q, nearest_velocity(here, q, y[n:]), t)
+    v, lost = _sum(y[n:], low[n:] - surplus(here, q, y[n:]))
+    return State(q, v, t), jnp.concatenate([jnp.where(q == y[:n], low[:n], 0.0), lost])
+
+
+def _turned(memory: Expansion, turns: Array) -> Expansion:
+    """The series with full turns added to its angles.
+
+    A turn is not quite the number that stands for it, and what is missing has the same sign turn after turn.
+    """
+    n, first = turns.shape[0], memory.coefficients[0]
+    after, lost = _sum(first[:n], turns * TURN)
+    return memory._replace(
+        coefficients=memory.coefficients.at[0, :n].set(after),
+        low=memory.low.at[:n].add(lost + turns * TURN_REST),
+    )
 
 
 def _along(arguments: Any, loop: Any) -> tuple[State, Expansion, Report]:
     """The state a time h later, the series there, and a report."""
     method, m, state, memory, h = arguments
-    n = m.dimension
-    ahead, end = jnp.where(h < 0, -1.0, 1.0), None if state.t is None else state.t + h
-    # Where a full turn was taken off an angle, the series moves with it.
-    turned = memory.coefficients.at[0, :n].add(state.q - memory.q)
-    memory = memory._replace(coefficients=turned)
+    end = None if state.t is None else state.t + h
+    if m.system.angles:
+        memory = _turned(memory, jnp.round((state.q - memory.q) * (1 / TURN)))
 
     def going(carry: Any) -> Array:
         memory, left, count = carry
@@ -211,16 +238,16 @@ def _along(arguments: Any, loop: Any) -> tuple[State, Expansion, Report]:
 
     def further(carry: Any) -> Any:
         memory, left, count = carry
-        y, low = _after(memory, ahead * memory.length)
+        y, low = _after(memory, memory.length)
         left = left - memory.length
-        there = _reached(m, None if end is None else end - ahead * left, y)
-        keeps = jnp.concatenate([jnp.equal(there.q, y[:n]), jnp.equal(there.v, y[n:])])
-        return method._expanded(m, there, jnp.where(keeps, low, 0.0)), left, count + 1
+        there, low = _reached(m, None if end is None else end - left, y, low)
+        return method._expanded(m, there, low), left, count + 1
 
-    carry = memory, memory.at + jnp.abs(h), jnp.zeros((), jnp.int32)
+    carry = memory, memory.at + h, jnp.zeros((), jnp.int32)
     memory, left, count = loop(going, further, carry)
-    reached = _reached(m, end, _after(memory, ahead * left)[0])
-    report = Report(jnp.zeros(()), count, count < MOST_EXPANSIONS)
+    reached, _ = _reached(m, end, *_after(memory, left))
+    # What is left is zero or some rounding, unless there is no end to the series.
+    report = Report(jnp.maximum(left - memory.length, 0.0), count, left <= memory.length * BEYOND)
     return reached, memory._replace(at=left, q=reached.q), report
 
 

@@ -37,6 +37,7 @@ from dalembert.model.geometry import (
     power_and_change,
     project,
     reaction,
+    surplus,
     tangent_directions,
     total_energy,
 )
@@ -127,6 +128,7 @@ __all__ = [
     "scene",
     "shape_of",
     "still_follow",
+    "surplus",
     "system",
     "tangent_directions",
     "total_energy",

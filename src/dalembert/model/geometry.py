@@ -45,6 +45,16 @@ def nearest_velocity(system: System | Mechanics, q: Array, x: Array) -> Array:
     return drift + project(m, q, x - drift)
 
 
+def surplus(system: System | Mechanics, q: Array, x: Array) -> Array:
+    """What has to be taken off a velocity within rounding of D, with all its digits, although it is small."""
+    m = lower(system)
+    if not m.constrained:
+        return jnp.zeros_like(x)
+    if m.framed:
+        return x - nearest_velocity(m, q, x)
+    return _raised(m.metric(q), m.forms(q, x), m.violation(q, x))
+
+
 def along_surface(system: System | Mechanics, q: Array, x: Array) -> Array:
     """The velocity nearest to x, in the kinetic metric, that position constraints allow: dc v = -dc/dt; x itself if
     there are none. It need not satisfy the other constraints."""
