@@ -14,7 +14,7 @@ from dalembert.discrete.lagrangians import plain
 from dalembert.kernels.series import missing_recurrence, taylor_series
 from dalembert.methods.base import Claims, Method, Report, State
 from dalembert.model import Mechanics, System, Trait, acceleration, lower, onto_surface, surplus
-from dalembert.numerics import Recent, current, diagonal, tracing_once
+from dalembert.numerics import Recent, diagonal, tracing_once
 
 FINEST = 1e-18
 """The default tolerance: so far below rounding that what the series leave out does not add up either."""
@@ -96,8 +96,9 @@ class Taylor(Method):
     def cli_name(self) -> str:
         return "taylor" if self.tol is None else f"taylor:{self.tol!r}"
 
-    def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
-        m = lower(current(system))
+    def check(self, system: System | Mechanics) -> None:
+        super().check(system)
+        m = lower(system)
         leaves, structure = jax.tree.flatten(m)
         key = structure, *map(np.shape, leaves)
         found = _missing.find(key)

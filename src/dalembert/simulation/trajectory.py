@@ -261,8 +261,9 @@ class Trajectory(eqx.Module):
     def at(self, times: Any) -> tuple[Float[Numbers, "*times n"], Float[Numbers, "*times k"]]:
         """The configurations and velocities at any times of the run, shape (..., n): dense output.
 
-        For a method whose steps are polynomials, FrameCollocation. The step in which a time lies is taken once more,
-        from the row before it. Inside a step of s stages the error is of order s + 1 in h; at its ends, of order 2 s.
+        For methods whose steps are polynomials, FrameCollocation and Taylor. The step in which a time lies is taken once
+        more, from the row before it. With Taylor these states are as accurate as the rows. Inside a step of s stages of
+        FrameCollocation the error is of order s + 1 in h; at its ends, of order 2 s.
         The velocities satisfy the constraint everywhere.
         """
         if self.system is None or self.method is None or np.ndim(self.q) != 2 or is_traced(self.code):
@@ -273,7 +274,7 @@ class Trajectory(eqx.Module):
         if type(self.method).within is Method.within:
             raise ValueError(
                 f"at(times) needs a method that has states inside its steps; {type(self.method).__name__} has none. "
-                "Use FrameCollocation(), or save more rows"
+                "Use FrameCollocation() or Taylor(), or save more rows"
             )
         wanted = np.asarray(times, float)
         ends = np.array([float(self.t[0]), self.reached])
