@@ -1,4 +1,4 @@
-"""Taylor series of solutions: every recurrence against forty digits, both forms of the code, and what must be refused."""
+"""Taylor series of solutions: recurrences against forty digits, both forms of the code, and what must be refused."""
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +60,9 @@ PRIMITIVES = {
 
 def by_kernel(field, y, order=ORDER, members=9):
     """The coefficients as machine code computes them, for several members at once; all members must be equal."""
-    found = over_rows(lambda _, y: taylor_series(field, y, order))(np.zeros(()), np.tile(np.asarray(y), (members, 1)))
+    found = over_rows(lambda _, y: taylor_series(field, y, order))(
+        np.zeros(()), np.tile(np.asarray(y), (members, 1))
+    )
     np.testing.assert_array_equal(found, np.broadcast_to(found[0], found.shape))
     return found[0]
 
@@ -106,7 +108,7 @@ def test_functions_as_users_write_them(name, function, span):
         return 0.1 * jnp.stack([jnp.sin(function(y)), jnp.ones(()), 0.5 * y[0], -0.3 * y[1]])
 
     if name in REFUSED:
-        with pytest.raises(Unsupported, match="series|formulas|repetitions|indices"):
+        with pytest.raises(Unsupported, match=r"series|formulas|repetitions|indices"):
             taylor_series(field, y, ORDER)
         return
     found = np.asarray(taylor_series(field, y, ORDER))
@@ -146,7 +148,9 @@ def test_choices_that_are_not_made_anew():
         )
         # Sums of nine products of numbers of size one.
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-15)
-        np.testing.assert_allclose(by_kernel(stack(lambda y, f=one: f(y, 2.0)), y, 9), wanted, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(
+            by_kernel(stack(lambda y, f=one: f(y, 2.0)), y, 9), wanted, rtol=1e-12, atol=1e-15
+        )
 
 
 def special(y):
@@ -174,14 +178,20 @@ def test_a_value_at_a_single_point_is_no_series():
         lambda y: jnp.array([1.0, 2.0, 3.0, 4.0])[jnp.int32(y[0])] * y[1],
         lambda y: jnp.where((y[0] == 1.0) | (y[1] > 0), y[1], 0.0),
         # The same comparison as that of the pivot before it.
-        lambda y: jnp.linalg.inv(jnp.array([[y[0], 2.0], [y[1], 5.0]]))[0, 0]
-        + jnp.where(jnp.abs(y[1]) > jnp.abs(y[0]), 1.0, y[0]),
+        lambda y: (
+            jnp.linalg.inv(jnp.array([[y[0], 2.0], [y[1], 5.0]]))[0, 0]
+            + jnp.where(jnp.abs(y[1]) > jnp.abs(y[0]), 1.0, y[0])
+        ),
         jnp.round,
     ],
 )
 def test_pieces_in_disguise_are_refused(function):
     with pytest.raises(Unsupported):
-        taylor_series(lambda y: stack(function)(y) if function is not jnp.round else function(y), jnp.array([0.5, 0.7]), 8)
+        taylor_series(
+            lambda y: stack(function)(y) if function is not jnp.round else function(y),
+            jnp.array([0.5, 0.7]),
+            8,
+        )
 
 
 def test_tests_for_nan_choose_what_is_usual():

@@ -46,7 +46,12 @@ EXACT = {
         lambda q: [-q[0], -q[1], -mp.sin(q[2]) - HALF * mp.cos(2 * q[2])],
     ),
     "harmonic": (da.zoo.HarmonicCVT(), "default", gear(lambda x: x, lambda x: 1), lambda q: [-x for x in q]),
-    "spring": (da.zoo.SpringParticle(), "default", gear(lambda x: x, lambda x: 1), lambda q: [0, -q[1], -q[2]]),
+    "spring": (
+        da.zoo.SpringParticle(),
+        "default",
+        gear(lambda x: x, lambda x: 1),
+        lambda q: [0, -q[1], -q[2]],
+    ),
 }
 """Systems with unit masses and one one-form A: (system, start, (A, A' v), force)."""
 
@@ -82,8 +87,8 @@ def test_errors_are_of_the_size_of_rounding(name):
 def test_the_energy_walks_at_random(system):
     """Brouwer's law: rounding errors of no preferred sign add up as the square root of the time.
 
-    The mean square of the change of the energy over all pairs of rows at a distance, for distances of 100 to 3,000 units
-    of time in a run of 100,000, grows linearly. There are 33 independent pairs of the largest distance.
+    The mean square of the change of the energy over all pairs of rows at a distance, for distances of 100 to 3,000
+    units of time in a run of 100,000, grows linearly. There are 33 independent pairs of the largest distance.
     """
     sol = da.simulate(system, da.Taylor(), *system.start(), h=10.0, steps=10_000)
     energy = sol.energy()
@@ -98,7 +103,13 @@ def test_the_energy_walks_at_random(system):
     assert np.max(sol.constraint_residual()) < 1e-14
 
 
-GROUPS = [da.zoo.Suslov(), da.zoo.Veselova(), da.zoo.ChaplyginSphere(), da.zoo.RubberBall(), da.zoo.GroupSleigh()]
+GROUPS = [
+    da.zoo.Suslov(),
+    da.zoo.Veselova(),
+    da.zoo.ChaplyginSphere(),
+    da.zoo.RubberBall(),
+    da.zoo.GroupSleigh(),
+]
 OTHERS = [
     da.zoo.ChaplyginSleigh(),
     da.zoo.FallingDisk(),
@@ -133,9 +144,17 @@ def test_every_other_kind_of_system():
     make = functools.partial(da.system, coordinates=("x", "y"))
     slow = 0.1 * np.tan(0.3)
     runs = [
-        (make(lagrangian=lambda q, v: jnp.sqrt(1 + v @ v) - jnp.cos(q[0]), constraints=form), [0.3, 0], [0.1, slow]),
         (
-            make(metric=unit, potential=lambda q: q[0] + 0.1 * q[1] ** 2, nonlinear=lambda q, v: jnp.stack([v @ v - 1])),
+            make(lagrangian=lambda q, v: jnp.sqrt(1 + v @ v) - jnp.cos(q[0]), constraints=form),
+            [0.3, 0],
+            [0.1, slow],
+        ),
+        (
+            make(
+                metric=unit,
+                potential=lambda q: q[0] + 0.1 * q[1] ** 2,
+                nonlinear=lambda q, v: jnp.stack([v @ v - 1]),
+            ),
             [0.3, 0.0],
             [0.6, 0.8],
         ),
@@ -259,7 +278,9 @@ def test_a_singularity_is_reported_and_rows_before_it_are_kept():
     ],
 )
 def test_pieces_are_refused_by_name_before_anything_runs(potential, named):
-    with pytest.raises(ValueError, match=rf"Taylor needs functions with Taylor series, but .*{named}.*Reference\(\)"):
+    with pytest.raises(
+        ValueError, match=rf"Taylor needs functions with Taylor series, but .*{named}.*Reference\(\)"
+    ):
         da.simulate(pulled(potential), da.Taylor(), [1.0, 0.0], [0.0, 0.0], h=0.5, steps=10)
     with pytest.raises(ValueError, match="Taylor needs functions with Taylor series"):
         da.ensemble(pulled(potential), da.Taylor(), np.ones((3, 2)), np.zeros((3, 2)), h=0.5, steps=10)

@@ -261,8 +261,8 @@ class Trajectory(eqx.Module):
     def at(self, times: Any) -> tuple[Float[Numbers, "*times n"], Float[Numbers, "*times k"]]:
         """The configurations and velocities at any times of the run, shape (..., n): dense output.
 
-        For methods whose steps are polynomials, FrameCollocation and Taylor. The step in which a time lies is taken once
-        more, from the row before it. With Taylor these states are as accurate as the rows. Inside a step of s stages of
+        For methods whose steps are polynomials, FrameCollocation and Taylor. The step in which a time lies is taken
+        once more, from the row before it. With Taylor these states are as accurate as the rows. Inside a step of s stages of
         FrameCollocation the error is of order s + 1 in h; at its ends, of order 2 s.
         The velocities satisfy the constraint everywhere.
         """

@@ -94,8 +94,10 @@ OURS = {
     "frame:gauss=3": (0.4, 0.2, 0.1, 0.05),
     "frame:gauss=4": (0.5, 0.4, 0.2, 0.1),
     "frame:gauss=5": (0.5, 0.4, 0.2, 0.1),
+    **{f"taylor:{10.0**-k:g}": (math.inf,) for k in (4, 6, 8, 10, 12, 14)},
+    "taylor": (math.inf,),
 }
-"""Methods and their step sizes."""
+"""Methods and their step sizes; infinity stands for the distance between the times of comparison."""
 HEYOKA = (1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-15)
 DIFFRAX = {"Tsit5": (1e-6, 1e-9, 1e-11), "Dopri8": (1e-6, 1e-9, 1e-12, 1e-14)}
 SCIPY = {"DOP853": (1e-6, 1e-9, 1e-12), "Radau": (1e-3,)}
@@ -103,7 +105,8 @@ LONG, TIGHT = 1000, 1e-10
 """SciPy's tolerances below TIGHT are left out for times above LONG: they take tens of seconds."""
 GIVEN = {
     "ours": "da.simulate with the system as the library states it (Lagrangian and one-forms; the library finds the "
-    "multipliers itself); steps of equal size. Its checks of the input are made once per start, in the call that "
+    "multipliers itself); steps of equal size, but for Taylor's own. "
+    "Its checks of the input are made once per start, in the call that "
     "compiles.",
     "heyoka": "taylor_adaptive on the reduced equations, one integrator per tolerance, reset and run with "
     "propagate_grid (its own dense output); default settings "
@@ -149,7 +152,7 @@ def ours(problem: Problem, spellings: Any = None, sizes: Any = None) -> list[Ent
         # A whole number of steps lies between two times of comparison, so steps are at most as large as requested.
         rows = ROWS - 1
         for every in dict.fromkeys(
-            math.ceil(problem.time / rows / h - 1e-9) for h in sizes or OURS[spelling]
+            max(1, math.ceil(problem.time / rows / h - 1e-9)) for h in sizes or OURS[spelling]
         ):
             steps = rows * every
 
