@@ -262,9 +262,9 @@ class Trajectory(eqx.Module):
         """The configurations and velocities at any times of the run, shape (..., n): dense output.
 
         For methods whose steps are polynomials, FrameCollocation and Taylor. The step in which a time lies is taken
-        once more, from the row before it. With Taylor these states are as accurate as the rows. Inside a step of s stages of
-        FrameCollocation the error is of order s + 1 in h; at its ends, of order 2 s.
-        The velocities satisfy the constraint everywhere.
+        once more, from the row before it. With Taylor these states are as accurate as the rows. Inside a step of s
+        stages of FrameCollocation the error is of order s + 1 in h; at its ends, of order 2 s. The velocities satisfy
+        the constraint everywhere.
         """
         if self.system is None or self.method is None or np.ndim(self.q) != 2 or is_traced(self.code):
             raise ValueError(
