@@ -316,3 +316,32 @@ def test_names():
     assert da.Taylor(1e-9).cli_name == "taylor:1e-09"
     with pytest.raises(ValueError, match="it follows the exact motion already"):
         da.Composition(da.Taylor(), 4)
+
+
+def test_a_start_at_which_everything_vanishes():
+    """x'' = 20 t^3 sin(t)/t from rest at t = 0: the velocity and its first three derivatives are zero."""
+
+    class Late(da.RheonomicSystem):
+        coordinates = ("x", "y")
+
+        def metric(self, t, q):
+            return jnp.eye(2)
+
+        def potential(self, t, q):
+            return -(t**3) * jnp.sin(t) * q[0]
+
+        def constraints(self, t, q):
+            return jnp.array([[0.0, 1.0]])
+
+    sol = da.simulate(Late(), da.Taylor(), [0.0, 0.0], [0.0, 0.0], h=1.0, steps=2)
+    for t, v in zip((1, 2), sol.v[1:, 0], strict=True):
+        with mp.workdps(30):
+            wanted = float(mp.quad(lambda s: s**3 * mp.sin(s), [0, t]))
+        assert abs(v - wanted) < 1e-15  # of numbers of size one
+
+
+def test_too_many_series_in_one_step():
+    with pytest.raises(
+        da.SimulationError, match="One step of h = 200000, the distance between rows, took 100,000 series"
+    ):
+        da.simulate(CVT, da.Taylor(), *START, h=2e5, steps=1)

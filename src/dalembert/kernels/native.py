@@ -223,6 +223,7 @@ class Function:
 
 
 def _evaluate(w: Writer, plan: Plan, inputs: Sequence[Value]) -> list[Value]:
+    """Writes a plan into a function of its own."""
     return Function(plan).write(w, inputs)
 
 

@@ -99,7 +99,6 @@ class Series:
             node.id: wide(x) if node.dtype == _DOUBLE else jnp.broadcast_to(x, width)
             for node, x in zip(self.zeroth, values, strict=True)
         }
-        zero.update({x.id: wide(0.0) for x in r.summed if x.id not in zero})
         place = {node.id: i for i, node in enumerate(r.summed)}
         plain, rated = (
             [(node.id, p) for node in r.order for p in getattr(r.of[node.id], kind)]
@@ -150,8 +149,7 @@ class Series:
             following = jnp.stack([now.get(x.id, jnp.zeros(width)) / (k + 1) for x in r.outputs])
             return kept, following, found.at[k + 1].set(following)
 
-        first = jnp.stack([zero[x.id] for x in r.summed]) if r.summed else jnp.zeros((0, *width))
-        kept = jnp.zeros((order, *first.shape)).at[0].set(first)
+        kept = jnp.zeros((order, len(r.summed), *width))  # without coefficient zero, as sums do not have it
         y0 = jnp.stack([zero[x.id] for x in r.variables])
         found = jnp.zeros((order + 1, self.size, *width)).at[0].set(y0).at[1].set(y1)
         return lax.fori_loop(1, order, further, (kept, y1, found))[2]
@@ -193,7 +191,7 @@ class _Orders(Writer):
 
     A node that sums need has a row of coefficients in memory. For one trajectory, sums take `width` products at once.
     Their second factors then lie in rows that run backwards, so that both factors are read in the same direction.
-    Backward rows do not hold coefficient zero, and end with zeros, so that a sum may run on past its end.
+    Rows do not hold coefficient zero, and end with zeros, so that a sum may run on past its end.
     """
 
     def __init__(self, series: Series, lanes: int, order: int, width: int):
@@ -243,9 +241,6 @@ class _Orders(Writer):
         for i, x in enumerate(r.outputs):
             self.give(zero[x.id].text, str(self.series.size + i))
         cleared = len(self.lines)  # the size of the memory is known at the end
-        for node in r.summed:
-            if node.id in self.forward:
-                self.keep("forward", node, zero[node.id].text, "0")
         before, head, done = self.block_name, self.name("order"), self.name("done")
         more = self.put(f"icmp sgt i64 {self.order}, 1")
         self.do(f"br i1 {more}, label %{head}, label %{done}")
@@ -452,6 +447,8 @@ mlir.register_lowering(series_p, mlir.lower_fun(_in_jax, multiple_results=False)
 
 @rule("taylor_series")
 def _series(it: Interpreter, equation: Any, *inputs: Any):
+    if not it.lists:
+        raise Unsupported("taylor_series", "which has no kernel for GPUs")
     g, order = it.graph, equation.params["order"]
     series = series_of(equation.params["jaxpr"])
     node = g.series(tuple(x for array in inputs for x in array.flat), (series, order))

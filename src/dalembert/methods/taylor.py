@@ -12,7 +12,7 @@ from jax import Array, lax
 
 from dalembert.discrete.lagrangians import plain
 from dalembert.kernels.series import missing_recurrence, taylor_series
-from dalembert.methods.base import Claims, Method, Report, State
+from dalembert.methods.base import Claims, Method, Report, State, Status
 from dalembert.model import Mechanics, System, Trait, acceleration, lower, onto_surface, surplus
 from dalembert.numerics import Recent, diagonal, tracing_once
 
@@ -132,22 +132,23 @@ class Taylor(Method):
         return Expansion(found, low, jnp.zeros_like(length), length, state.q)
 
     def _length(self, sizes: Array) -> Array:
-        """The time after which the last terms are no longer small beside the first ones."""
-        # Motions begin at rest, and every second coefficient may vanish, so several are compared with several.
+        """The time after which the last two terms are no longer small beside one of the first ones."""
         logs = jnp.log(sizes)
-        ends = [
-            jnp.max(
-                jnp.stack(
-                    [(logs[j] - logs[k] + math.log(SHARE * self.tolerance)) / (k - j) for j in range(3)]
+
+        def ends(firsts: range) -> list[Array]:
+            return [
+                jnp.max(
+                    jnp.stack(
+                        [(logs[j] - logs[k] + math.log(SHARE * self.tolerance)) / (k - j) for j in firsts]
+                    )
                 )
-            )
-            for k in (self.order - 1, self.order)
-        ]
-        ends = [
-            jnp.where(sizes[k] > 0, x, jnp.inf)
-            for k, x in zip((self.order - 1, self.order), ends, strict=True)
-        ]
-        return jnp.exp(jnp.minimum(*ends))
+                for k in (self.order - 1, self.order)
+            ]
+
+        # Motions begin at rest, and some coefficients vanish, so several are compared with several.
+        found = lax.cond(jnp.sum(sizes[:3]) > 0, lambda: ends(range(3)), lambda: ends(range(self.order // 2)))
+        found = [jnp.where(sizes[k] > 0, x, jnp.inf) for k, x in zip((-2, -1), found, strict=True)]
+        return jnp.exp(jnp.minimum(*found))
 
     def step(self, m: Mechanics, state: State, memory: Expansion, h: Array):
         return _moved((self, m, state, memory, h))
@@ -159,6 +160,14 @@ class Taylor(Method):
 
     def claims(self, system: System) -> Claims:
         return Claims(order=self.order, energy=False, reversible=False, on_constraint=True)
+
+    def hint(self, trajectory: Any) -> str | None:
+        if trajectory.status is not Status.NOT_SOLVED:
+            return None
+        return (
+            f"One step of h = {float(trajectory.h):g}, the distance between rows, took {MOST_EXPANSIONS:,} series. The "
+            "motion runs into a singularity there, or h is very large; save more rows"
+        )
 
     def composable(self) -> str | None:
         return "it follows the exact motion already"
