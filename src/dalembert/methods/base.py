@@ -203,8 +203,8 @@ class Method(eqx.Module):
         return None
 
     def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, Any]:
-        """The state and memory in the middle of a run, at q with the method's own velocity u."""
-        state = State(q, u)
+        """The state and memory in the middle of a run, at q with the method's own velocity u, at the time of m."""
+        state = State(q, u, m.t)
         return state, self.init(m, state, h)
 
     def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
