@@ -1,6 +1,7 @@
 """Measurements of what a method preserves and of the structure of a system."""
 
 from dalembert.diagnostics.auditing import Audit, audit, compare
+from dalembert.diagnostics.backward_error import BackwardError, Finding, Kept, backward_error
 from dalembert.diagnostics.balance import EnergyBalance, energy_balance
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.coupled_structure import (
@@ -36,6 +37,9 @@ from dalembert.diagnostics.floquet import (
 )
 from dalembert.diagnostics.growth import Nonholonomy, nonholonomy
 from dalembert.diagnostics.hidden_integral import Latitude, latitude
+from dalembert.diagnostics.modified_driver import CoupledField, Growth, predicted_growth
+from dalembert.diagnostics.modified_field import Expansion, FieldValue, ModifiedField, modified_field
+from dalembert.diagnostics.modified_structure import Form
 from dalembert.diagnostics.order import Order, Terms, exact_ends, fitted_order, measured_order, measured_terms
 from dalembert.diagnostics.parasitic import Parasitic, normal_velocity, parasitic_levels, parasitic_mode
 from dalembert.diagnostics.series import Drift, Verdict, drift, judged_together, running_mean, slope
@@ -62,14 +66,23 @@ from dalembert.numerics import renamed_names
 __all__ = [
     "Audit",
     "Averaging",
+    "BackwardError",
+    "CoupledField",
     "CoupledSystem",
     "DiscreteLaws",
     "Drift",
     "EnergyBalance",
+    "Expansion",
     "Fibration",
+    "FieldValue",
+    "Finding",
+    "Form",
+    "Growth",
     "Involution",
+    "Kept",
     "Latitude",
     "Linearisation",
+    "ModifiedField",
     "Motion",
     "Nonholonomy",
     "Orbit",
@@ -86,6 +99,7 @@ __all__ = [
     "audit",
     "averaging",
     "averaging_symmetry_defect",
+    "backward_error",
     "compare",
     "discrete_laws",
     "drift",
@@ -105,6 +119,7 @@ __all__ = [
     "measured_order",
     "measured_period",
     "measured_terms",
+    "modified_field",
     "momentum_residuals",
     "nonholonomy",
     "normal_velocity",
@@ -114,6 +129,7 @@ __all__ = [
     "passenger_exponents",
     "passenger_matrices",
     "phase_determinant",
+    "predicted_growth",
     "rebase",
     "resonance",
     "reversibility",

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dalembert.diagnostics.conserved import horizontal_momenta
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.discrete import DiscreteLaws, discrete_laws
 from dalembert.diagnostics.floquet import Orbit, measured_period, orbit, resonance, section
@@ -46,7 +47,7 @@ from dalembert.model import (
     moving_energy,
     total_energy,
 )
-from dalembert.numerics import Vector, is_syntactically_constant
+from dalembert.numerics import Vector
 from dalembert.simulation import MotionWarning, Trajectory, simulate
 
 # A defect of a step below this fraction of the state is rounding: a few hundred operations, and Newton's last digits.
@@ -372,7 +373,12 @@ def subject(
         raise ValueError(
             f"{system.label} stays at rest from this start, so there is nothing to measure; give a start that moves"
         )
-    given = {**_moving(system, exact), **_momenta(system), **system.integrals(), **(integrals or {})}
+    given = {
+        **_moving(system, exact),
+        **horizontal_momenta(system),
+        **system.integrals(),
+        **(integrals or {}),
+    }
     return Subject(
         system,
         np.asarray(q0, float),
@@ -408,17 +414,6 @@ def _moving(system: System, exact: Exact) -> dict[str, Callable]:
     ends = [over_rows(moving_energy)(m, *x) for x in ((exact.q0, exact.v0), (exact.q1, exact.v1))]
     kept = np.max(np.abs(ends[1] - ends[0])) <= 1e-10 * np.max(np.abs(ends[0]))  # the reference's accuracy
     return {"moving energy": lambda q, v: moving_energy(m, q, v)} if kept else {}
-
-
-def _momenta(system: System) -> dict[str, Callable]:
-    """The momenta of horizontal symmetries (constant sections), which the exact motion keeps."""
-
-    def momentum(section):
-        return lambda q, v: jnp.sum(section(q) * (system.generators(q).T @ lower(system).momentum(q, v)))
-
-    q = jnp.zeros(system.dimension)
-    sections = system.sections().items()
-    return {f"momentum of {name}": momentum(x) for name, x in sections if is_syntactically_constant(x, q)}
 
 
 def audit(

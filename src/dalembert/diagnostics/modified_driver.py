@@ -1,5 +1,8 @@
 """The modified field of a coupled system: its driver, its passenger, and what follows for long runs."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import equinox as eqx
@@ -10,13 +13,14 @@ from jax import Array
 from jaxtyping import Float
 
 from dalembert.diagnostics.coupled import CoupledSystem
-from dalembert.diagnostics.floquet import section
+from dalembert.diagnostics.floquet import orbit, section
 from dalembert.diagnostics.modified_field import ModifiedField
 from dalembert.kernels import over_rows
-from dalembert.model import lower
 from dalembert.numerics import Vector, matvec
 
-_MOST_PERIODS_STEPS = 4_000
+_MOST_STEPS = 5_000
+_RETURNED = 0.05
+"""A driver is back if it misses its start by less than this, relative to its orbit."""
 _STAGES = 7
 """Substeps of the extrapolated midpoint rule: 2, 4, ..., 14, so that the integration has order 14."""
 
@@ -55,14 +59,14 @@ def _velocity(c: _Reduction, xi: Array, u: Array) -> Array:
 
 def _state(c: _Reduction, x: Array, w: Array, xi: Array, eta: Array) -> tuple[Array, Array]:
     """The state (q, u) with this passenger and driver."""
-    if c.on_constraint:
-        rest = c.coupled.k(xi) * w[0]
-    else:
-        rest = jnp.linalg.solve(jnp.linalg.cholesky(c.coupled.mass).T, w)
+    root = jnp.linalg.cholesky(c.coupled.mass).T
+    rest = c.coupled.k(xi) * w[0] if c.on_constraint else jnp.linalg.solve(root, w)
     return c.coupled.place(x, xi), c.coupled.place(rest, eta)
 
 
-def _reduced(c: _Reduction, q: Array, u: Array, dq: Array, du: Array, eq: Array, eu: Array) -> tuple[Array, ...]:
+def _reduced(
+    c: _Reduction, q: Array, u: Array, dq: Array, du: Array, eq: Array, eu: Array
+) -> tuple[Array, ...]:
     coupled, i = c.coupled, c.coupled.index
     kappa, _ = coupled.linear()
     w_rate = jax.jvp(lambda xi, u: _velocity(c, xi, u), (q[i], u), (dq[i], du))[1]
@@ -130,75 +134,84 @@ class Growth(NamedTuple):
     """What the modified field says about long runs: one period of its driver, and the passenger's growth over it."""
 
     period: float
-    """The period of the modified driver; NaN if it does not return."""
+    """The period of the modified driver."""
     closure: float
-    """By how much eta misses its start value after one period, relative to its range: zero if the driver conserves a
-    modified energy."""
+    """By how much the driver misses its start after one period, relative to its orbit. It is zero if the driver
+    conserves a modified energy."""
     closure_error: float
-    map: np.ndarray
+    map: Float[np.ndarray, "size size"]
     """The linear part of the passenger's motion over one period."""
     exponents: Float[np.ndarray, " size"]
     """The rates at which passengers grow or shrink, with the largest first: log |eigenvalue of the map| / period."""
     error: float
-    """The estimated error of the exponents, from that of the field."""
+    """The estimated error of the exponents."""
 
 
-def predicted_growth(
-    coupled: CoupledSystem, field: ModifiedField, q0: Vector, v0: Vector, step: float | None = None
-) -> Growth:
+_SAFETY = 4.0
+"""Remainders fall slowly with many terms, so what is left is larger than the last difference."""
+FEWER_TERMS = 14
+"""The second number of terms with which growth is computed; what differs estimates the error."""
+
+
+def predicted_growth(coupled: CoupledSystem, field: ModifiedField, q0: Vector, v0: Vector) -> Growth:
     """The modified driver's period through the start (q0, v0), and the Floquet exponents of the modified passenger.
 
     The exponents of a method are the rates at which its passenger drifts in long runs; here they come from one period.
     """
-    split = CoupledField(coupled, field)
     xi, eta = section(coupled, q0, v0)
-    step = float(step or 0.5 * float(field.h))
+    step = orbit(coupled, xi, eta, float(field.h)).step
     radius = passenger_size(coupled, q0, v0)
-    size = split.reduction.size
+    found = []
+    for terms in (field.terms, FEWER_TERMS):
+        # One number of terms everywhere, so that the remainders are smooth along the orbit, where they mostly cancel.
+        smooth = replace(field, terms=terms, fixed=True)
+        found.append(_over_one_period(CoupledField(coupled, smooth), xi, eta, radius, step))
+    one, two = found
+    rounding = 1e-13  # of a product of some hundred steps, each of which is good to some units of rounding
+    errors = [_SAFETY * np.max(np.abs(x - y)) + rounding for x, y in ((one[1], two[1]), (one[3], two[3]))]
+    return Growth(one[0], one[1], float(errors[0]), one[2], one[3], float(errors[1]))
 
-    def rate(z):
-        matrix, _, rest, error = split.linear(z[:1], z[1:2], radius)
-        phi = matrix[0] @ z[2:].reshape(size, size)
-        return np.concatenate([rest.driver[0], phi.ravel()]), error[0], rest.driver_error[0]
+
+def _over_one_period(
+    split: CoupledField, xi: float, eta: float, radius: float, step: float
+) -> tuple[float, float, np.ndarray, np.ndarray]:
+    """The period, the closure of the orbit, the passenger's map, and its exponents."""
+    size, coupled = split.reduction.size, split.coupled
+
+    def rate(z: np.ndarray) -> np.ndarray:
+        matrix, _, rest, _ = split.linear(z[:1], z[1:2], radius)
+        return np.concatenate([rest.driver[0], (matrix[0] @ z[2:].reshape(size, size)).ravel()])
+
+    def miss(z: np.ndarray) -> np.ndarray:
+        d = z[:2] - np.array([xi, eta])
+        return d - [2 * np.pi * np.round(d[0] / (2 * np.pi)), 0] if coupled.is_angle else d
 
     z = np.concatenate([[xi, eta], np.eye(size).ravel()])
-    first, _, _ = rate(z)
-    along = first[:2]
-    time, total, drift = 0.0, 0.0, np.zeros(2)
-    eta_range = [eta, eta]
-
-    def miss(z):
-        d = z[:2] - np.array([xi, eta])
-        if coupled.is_angle:
-            d[0] -= 2 * np.pi * np.round(d[0] / (2 * np.pi))
-        return d
-
-    ahead = 0.0
-    for _ in range(_MOST_PERIODS_STEPS):
-        z1 = _extrapolated(lambda y: rate(y)[0], z, step)
+    along = rate(z)[:2]
+    time, ahead, lowest, highest = 0.0, 0.0, z[:2], z[:2]
+    for _ in range(_MOST_STEPS):
+        z1 = _extrapolated(rate, z, step)
         if not np.all(np.isfinite(z1)):
             break
-        _, error, driver_error = rate(z1)
         ahead1 = float(miss(z1) @ along)
-        near = np.abs(miss(z1)[0]) <= 2 * step * abs(along[0]) + 2 * step * abs(eta)
-        if ahead < 0 <= ahead1 and near:
+        wide = np.maximum(highest - lowest, np.abs(along) * step)
+        if ahead < 0 <= ahead1:
             part = step * ahead / (ahead - ahead1)
-            for _ in range(8):
-                end = _extrapolated(lambda y: rate(y)[0], z, part)
-                part -= float(miss(end) @ along) / float(rate(end)[0][:2] @ along)
-            end = _extrapolated(lambda y: rate(y)[0], z, part)
-            period = time + part
-            map_ = end[2:].reshape(size, size)
-            wide = max(eta_range[1] - eta_range[0], abs(eta))
-            across = float(np.linalg.norm(miss(end)))
-            exponents = np.sort(np.log(np.abs(np.linalg.eigvals(map_))) / period)[::-1]
-            return Growth(period, across / wide, float(np.max(drift)) / wide, map_, exponents, total / period)
-        total += step * error
-        drift = drift + step * driver_error
-        eta_range = [min(eta_range[0], z1[1]), max(eta_range[1], z1[1])]
+            for _ in range(6):  # Newton's method from the zero of the secant
+                end = _extrapolated(rate, z, part)
+                part -= float(miss(end) @ along) / float(rate(end)[:2] @ along)
+            end = _extrapolated(rate, z, part)
+            closure = float(np.max(np.abs(miss(end)) / wide))
+            if closure < _RETURNED:
+                map_ = end[2:].reshape(size, size)
+                exponents = np.log(np.abs(np.linalg.eigvals(map_))) / (time + part)
+                return time + part, closure, map_, np.sort(exponents)[::-1]
+        lowest, highest = np.minimum(lowest, z1[:2]), np.maximum(highest, z1[:2])
         z, ahead, time = z1, ahead1, time + step
-    nan = np.full(size, np.nan)
-    return Growth(np.nan, np.nan, np.inf, np.full((size, size), np.nan), nan, np.inf)
+    raise ValueError(
+        f"the modified driver of {coupled.system.label} does not come back to ({xi:g}, {eta:g}) within "
+        f"{time:.3g} units of time; take a smaller h"
+    )
 
 
 def passenger_size(coupled: CoupledSystem, q: Vector, v: Vector) -> float:
@@ -210,7 +223,7 @@ def passenger_size(coupled: CoupledSystem, q: Vector, v: Vector) -> float:
     return size if size > 0 else 1.0
 
 
-def _extrapolated(field, z: np.ndarray, h: float) -> np.ndarray:
+def _extrapolated(field: Callable[[np.ndarray], np.ndarray], z: np.ndarray, h: float) -> np.ndarray:
     """The solution of z' = field(z) after time h, by the midpoint rule with 2, 4, ... substeps, extrapolated."""
     first = field(z)
     rows = []
@@ -224,6 +237,6 @@ def _extrapolated(field, z: np.ndarray, h: float) -> np.ndarray:
     for k in range(1, len(rows)):
         rows = [
             two + (two - one) / ((counts[j + k] / counts[j]) ** 2 - 1)
-            for j, (one, two) in enumerate(zip(rows[:-1], rows[1:], strict=True))
+            for j, (one, two) in enumerate(pairwise(rows))
         ]
     return z + rows[0]

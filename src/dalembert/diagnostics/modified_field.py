@@ -103,7 +103,10 @@ class ModifiedField(eqx.Module):
         table = np.stack([np.concatenate([x.q, x.v], axis=1) for x in values])
         errors = np.stack([np.maximum(x.q_error, x.v_error) for x in values])
         made = [_fit(steps[:k], table[:k], errors[:k], stride) for k in (nodes, nodes - 1)]
-        doubt = np.max(np.abs(made[0][0][: count + 1] - made[1][0][: count + 1]), axis=2) + made[0][1][: count + 1]
+        doubt = (
+            np.max(np.abs(made[0][0][: count + 1] - made[1][0][: count + 1]), axis=2)
+            + made[0][1][: count + 1]
+        )
         found = made[0][0][: count + 1]
         n = values[0].q.shape[1]
         powers = tuple(stride * k for k in range(count + 1))
@@ -135,10 +138,12 @@ def modified_field(system: System, method: Method, h: float | None = None) -> Mo
     m = lower(as_arrays(system))
     if Trait.TIMED in m.traits and method.variable_step:
         raise ValueError(
-            f"{method.cli_name} chooses its steps by the energy, which {m.label} does not conserve because it depends on "
-            "time; take a method with equal steps"
+            f"{method.cli_name} chooses its steps by the energy, which {m.label} does not conserve because it depends "
+            "on time; take a method with equal steps"
         )
-    return ModifiedField(m, as_arrays(method), jnp.asarray(h, float), stride=1 if on_constraint(method, system) else 2)
+    return ModifiedField(
+        m, as_arrays(method), jnp.asarray(h, float), stride=1 if on_constraint(method, system) else 2
+    )
 
 
 def on_constraint(method: Method, system: System) -> bool:
@@ -162,7 +167,9 @@ class Expansion(NamedTuple):
     """The estimated error of the largest entry of each coefficient."""
 
 
-def _fit(steps: np.ndarray, values: np.ndarray, errors: np.ndarray, stride: int) -> tuple[np.ndarray, np.ndarray]:
+def _fit(
+    steps: np.ndarray, values: np.ndarray, errors: np.ndarray, stride: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The coefficients of the polynomial in h^stride through all values, and what their errors make of them."""
     top = steps[0]
     powers = stride * np.arange(len(steps))
@@ -235,7 +242,9 @@ def _asymmetry(f: ModifiedField, q: Array, u: Array, t: Array) -> tuple[Array, A
 def _sizes(m: Mechanics, q: Array, dq: Array, du: Array) -> tuple[Array, Array]:
     """The sizes of both parts of a tangent vector in the kinetic metric."""
     mass = m.metric(q)
-    return jnp.sqrt(jnp.abs(jnp.sum(dq * matvec(mass, dq)))), jnp.sqrt(jnp.abs(jnp.sum(du * matvec(mass, du))))
+    return jnp.sqrt(jnp.abs(jnp.sum(dq * matvec(mass, dq)))), jnp.sqrt(
+        jnp.abs(jnp.sum(du * matvec(mass, du)))
+    )
 
 
 def _returned(f: ModifiedField, x: _Point) -> tuple[_Point, Array, Array]:
@@ -293,7 +302,9 @@ def _central(terms: int) -> np.ndarray:
     made = np.zeros((terms, terms))
     for k in range(1, terms + 1):
         for j in range(1, k + 1):
-            made[j - 1, k - 1] = (-1) ** (j + 1) * factorial(k) ** 2 / (j * factorial(k - j) * factorial(k + j))
+            made[j - 1, k - 1] = (
+                (-1) ** (j + 1) * factorial(k) ** 2 / (j * factorial(k - j) * factorial(k + j))
+            )
     return made
 
 
@@ -332,7 +343,9 @@ def _value(f: ModifiedField, q: Array, u: Array, t: Array) -> FieldValue:
     return _chosen(f, m, q, u, sums / (f.stride * f.h), a, b)
 
 
-def _chosen(f: ModifiedField, m: Mechanics, q: Array, u: Array, sums: Array, a: Array, b: Array) -> FieldValue:
+def _chosen(
+    f: ModifiedField, m: Mechanics, q: Array, u: Array, sums: Array, a: Array, b: Array
+) -> FieldValue:
     """The value with the smallest estimated error among all numbers of terms, and centred and forward differences."""
     n = m.velocity_dimension
     eps, length = jnp.finfo(q.dtype).eps, f.stride * f.h
@@ -344,14 +357,18 @@ def _chosen(f: ModifiedField, m: Mechanics, q: Array, u: Array, sums: Array, a: 
     for centred, weights in kinds[: 1 if f.fixed else 2]:
         spread = np.sqrt((1 + centred) * np.sum(weights**2, axis=0)) / length
         # What a step back misses says how accurate steps are; forward differences trust the steps themselves.
-        noise_q, noise_u = size_q + (a if centred else jnp.zeros_like(a)), size_u / f.h + (b if centred else jnp.zeros_like(b))
+        noise_q, noise_u = (
+            size_q + (a if centred else jnp.zeros_like(a)),
+            size_u / f.h + (b if centred else jnp.zeros_like(b)),
+        )
         values = sums[0 if centred else 1]
         if f.method.variable_step:
             values = jnp.concatenate([values[:, :1], values[:, 1:] / values[:, :1]], axis=1)
         changes = [_sizes(m, q, x[1 : n + 1], x[n + 1 :]) for x in values[1:] - values[:-1]]
         for k in range(f.terms - 1 if f.fixed else 2, f.terms):
-            error_q = jnp.maximum(changes[k - 1][0], changes[k - 2][0]) + spread[k] * noise_q[k]
-            error_u = jnp.maximum(changes[k - 1][1], changes[k - 2][1]) + spread[k] * noise_u[k]
+            # Where terms fall like a power of K, those that are left out add up to about K times the last one.
+            error_q = k * jnp.maximum(changes[k - 1][0], changes[k - 2][0]) + spread[k] * noise_q[k]
+            error_u = k * jnp.maximum(changes[k - 1][1], changes[k - 2][1]) + spread[k] * noise_u[k]
             if f.method.variable_step:
                 pace = jnp.where(error_q < best_q[1], f.h * values[k, 0], pace)
             best_q = _smaller(best_q, (values[k, 1 : n + 1], error_q))

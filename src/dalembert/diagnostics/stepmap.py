@@ -155,7 +155,7 @@ def fibration_defects(
     return Fibration(float(driver), float(np.max(_apart((q3, u3), (q1, u1), h))))
 
 
-def _place(
+def place_in_frame(
     system: Mechanics, q: Array, u: Array, b: Array, directions: Array, dq: Array, dw: Array
 ) -> tuple[Array, Array]:
     """The state near (q, u) on D whose coordinates differ by dq in these directions and by dw in the frame b, extended
@@ -173,7 +173,7 @@ def _moved(system: Mechanics, q: Array, x: Array) -> Array:
     return near
 
 
-def _place_freely(
+def place(
     system: Mechanics, q: Array, u: Array, directions: Array, dq: Array, du: Array
 ) -> tuple[Array, Array]:
     """The state near (q, u) on TQ, or on the tangent bundle of the surface of position constraints."""
@@ -184,7 +184,7 @@ def _place_freely(
     return near, tangent_directions(system, near, directions) @ (w + du)
 
 
-def _read(system: Mechanics, q: Array, u: Array, base: Array, b: Array, directions: Array) -> Array:
+def read_in_frame(system: Mechanics, q: Array, u: Array, base: Array, b: Array, directions: Array) -> Array:
     """The coordinates (q, w) of a state near the configuration `base`, with the directions and the frame b there."""
     w = nearest_frame(system, q, b).T @ system.metric(q) @ (u - system.drift(q))
     return jnp.concatenate([_distance(system, base, q, directions), w])
@@ -195,7 +195,8 @@ def _distance(system: Mechanics, base: Array, q: Array, directions: Array) -> Ar
     return directions.T @ system.metric(base) @ moved if Trait.HOLONOMIC in system.traits else moved
 
 
-def _read_freely(system: Mechanics, q: Array, u: Array, base: Array, directions: Array) -> Array:
+def read_place(system: Mechanics, q: Array, u: Array, base: Array, directions: Array) -> Array:
+    """The coordinates (q, u) of a state near the configuration `base`, in these directions there."""
     if Trait.HOLONOMIC in system.traits:
         u = tangent_directions(system, q, directions).T @ system.metric(q) @ u
     return jnp.concatenate([_distance(system, base, q, directions), u])
@@ -228,12 +229,12 @@ def _jacobian(
     rows = [np.repeat(x, many, axis=0) for x in (q, u, b0, d0, ends[0], b1, d1)]
     shift = np.tile(shifts, (len(q), 1))
     if on_constraint:
-        near = over_rows(_place)(shared[0], *rows[:4], shift[:, :n], shift[:, n:])
+        near = over_rows(place_in_frame)(shared[0], *rows[:4], shift[:, :n], shift[:, n:])
         after = over_rows(_step)(shared, *near)
-        values = over_rows(_read)(shared[0], *after, *rows[4:])
+        values = over_rows(read_in_frame)(shared[0], *after, *rows[4:])
     else:
-        near = over_rows(_place_freely)(shared[0], *rows[:2], rows[3], shift[:, :n], shift[:, n:])
-        values = over_rows(_read_freely)(shared[0], *over_rows(_step)(shared, *near), rows[4], rows[6])
+        near = over_rows(place)(shared[0], *rows[:2], rows[3], shift[:, :n], shift[:, n:])
+        values = over_rows(read_place)(shared[0], *over_rows(_step)(shared, *near), rows[4], rows[6])
     values = values.reshape(len(q), size, len(_OFFSETS), size)
     return np.einsum("kjoi,o->kij", values, _WEIGHTS) / delta
 
