@@ -155,6 +155,44 @@ def audit(
 
 
 @app.command
+def backward(
+    system: str,
+    /,
+    *,
+    method: Annotated[list[str], Parameter(name="--method", consume_multiple=False, negative="")],
+    h: float | None = None,
+    states: float = 32,
+    param: Parameters = None,
+    start: str | None = None,
+    json: str | None = None,
+) -> None:
+    """Analyse the modified fields of methods: which structures they keep, and what drift they predict.
+
+    Parameters
+    ----------
+    system
+        A system of the zoo, such as PendulumCVT, or your own as module:Class.
+    method
+        A method, such as frame or dla:0.5, or your own as module:Class. Repeat the option to compare several.
+    h
+        The step size. The default is the system's recommended step.
+    states
+        The number of states at which the field is evaluated.
+    param
+        A parameter of the system as name=value. Repeat the option to set several.
+    start
+        The name of one of the system's start states.
+    json
+        Write all findings to this file.
+    """
+    from dalembert.cli.backward import backward_and_report
+
+    made = system_named(system, param or [])
+    methods = {m: method_named(m) for m in method}
+    backward_and_report(console, made, methods, h, _whole("--states", states), start, json)
+
+
+@app.command
 def explore(
     system: str = "RollingDisk",
     /,

@@ -210,11 +210,14 @@ def backward_error(
                 f"backward_error measures autonomous systems in their own coordinates, but {m.label} {words}; "
                 "modified_field(system, method, h) gives the field itself"
             )
+    first = modified_field(independent_rows(system, q0), method, h)
+    # One step, so that a refusal or a start off the constraint is reported before anything is measured.
+    simulate(system, method, q0, v0, h=float(first.h), steps=1, throw=False)
     chosen = independent_rows(system, q0)
-    first = modified_field(chosen, method, h)
     fields = [eqx.tree_at(lambda f: f.h, first, part * first.h) for part in LEVELS]
     q0, v0 = np.asarray(q0, float), np.asarray(v0, float)
     q, v = _states(chosen, first.mechanics, q0, v0, float(first.h), states)
+    q, v = _where_known(fields, q, v)
     pairs = [_measured(f, chosen, q, v, dict(integrals or {})) for f in fields]
     apart = [distance(f, q, v, f.rows(q, v)) for f in fields]
     changed = [float(np.max(x.defect)) for x in apart]
@@ -223,7 +226,9 @@ def backward_error(
     found = {name: _finding([each[name] for each in pairs], changed, most) for name in pairs[0]}
     growth = form = None
     coupled = _coupled(chosen, q0)
-    if coupled is not None:
+    if (
+        coupled is not None and not method.variable_step
+    ):  # with one energy for both parts, neither moves by itself
         more, form = _coupled_findings(coupled, fields, q0, v0, states, changed, most)
         found |= more
         if all(found[x].verdict is not Kept.BROKEN for x in ("driver undisturbed", "passenger linear")):
@@ -262,6 +267,20 @@ def _states(
     w = draw.normal(size=frame.shape[::2]) / np.sqrt(frame.shape[2])
     random = over_rows(nearest_velocity)(m, q, speed * np.einsum("kij,kj->ki", frame, w))
     return np.concatenate([q, q])[:count], np.concatenate([v, random])[:count]
+
+
+def _where_known(fields: list[ModifiedField], q: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The states at which all fields are known; near the others, steps fail."""
+    fine = np.all(
+        [np.all(np.isfinite(np.concatenate(f.rows(q, v)[:2], axis=1)), axis=1) for f in fields], axis=0
+    )
+    if np.sum(fine) < 4:
+        f = fields[0]
+        raise ValueError(
+            f"the modified field of {f.method.cli_name} on {f.mechanics.label} is known at {np.sum(fine)} of {len(q)} "
+            f"states, because its steps of h = {float(f.h):g} fail near the others; take a smaller h"
+        )
+    return q[fine], v[fine]
 
 
 def _speed_squared(m: Mechanics, q: Array, v: Array) -> Array:

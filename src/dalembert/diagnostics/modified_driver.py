@@ -15,10 +15,13 @@ from jaxtyping import Float
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.floquet import orbit, section
 from dalembert.diagnostics.modified_field import ModifiedField
+from dalembert.diagnostics.stepmap import step_map
 from dalembert.kernels import over_rows
 from dalembert.numerics import Vector, matvec
 
 _MOST_STEPS = 5_000
+_NODES = 8
+"""Nodes of the collocation within a step, which then has order 16."""
 _RETURNED = 0.05
 """A driver is back if it misses its start by less than this, relative to its orbit."""
 _STAGES = 7
@@ -89,6 +92,20 @@ class CoupledField(NamedTuple):
     def on_constraint(self) -> bool:
         """Whether the method's own velocity lies in D."""
         return self.field.stride == 1
+
+    @property
+    def speeds(self) -> int:
+        """The number of velocities that describe the passenger: one on D."""
+        return 1 if self.on_constraint else len(self.coupled.others)
+
+    def driver_steps(self, z: np.ndarray) -> np.ndarray:
+        """The driver (xi, eta) of each row after the steps that the field takes together, with a resting passenger."""
+        n, i = self.coupled.system.dimension, self.coupled.index
+        q, u = np.zeros((2, len(z), n))
+        q[:, i], u[:, i] = z.T
+        for _ in range(self.field.stride):
+            q, u = step_map(self.coupled.system, self.field.method, float(self.field.h), q, u)
+        return np.stack([q[:, i], u[:, i]], axis=1)
 
     @property
     def reduction(self) -> _Reduction:
@@ -175,43 +192,80 @@ def predicted_growth(coupled: CoupledSystem, field: ModifiedField, q0: Vector, v
 def _over_one_period(
     split: CoupledField, xi: float, eta: float, radius: float, step: float
 ) -> tuple[float, float, np.ndarray, np.ndarray]:
-    """The period, the closure of the orbit, the passenger's map, and its exponents."""
-    size, coupled = split.reduction.size, split.coupled
+    """The period, the closure of the orbit, the passenger's map, and its exponents.
+
+    Steps of the method lie on the modified driver's orbit, so the field is only integrated within the first step and
+    within the last one. The passenger's equation is solved by Gauss's collocation, whose nodes are states of the orbit.
+    """
+    coupled, field = split.coupled, split.field
+    length = field.stride * float(field.h)
+    base = np.array([xi, eta])
+    nodes, weights, matrix = _gauss(_NODES)
 
     def rate(z: np.ndarray) -> np.ndarray:
-        matrix, _, rest, _ = split.linear(z[:1], z[1:2], radius)
-        return np.concatenate([rest.driver[0], (matrix[0] @ z[2:].reshape(size, size)).ravel()])
+        zero = np.zeros((len(z), len(coupled.others)))
+        return split.at(zero, zero[:, : split.speeds], z[:, 0], z[:, 1]).driver
+
+    def flow(z: np.ndarray, times: np.ndarray) -> np.ndarray:
+        count = max(1, int(np.ceil(np.max(np.abs(times)) / step)))
+        for _ in range(count):
+            z = _extrapolated(rate, z, times[:, None] / count)
+        return z
 
     def miss(z: np.ndarray) -> np.ndarray:
-        d = z[:2] - np.array([xi, eta])
+        d = z - base
         return d - [2 * np.pi * np.round(d[0] / (2 * np.pi)), 0] if coupled.is_angle else d
 
-    z = np.concatenate([[xi, eta], np.eye(size).ravel()])
-    along = rate(z)[:2]
-    time, ahead, lowest, highest = 0.0, 0.0, z[:2], z[:2]
-    for _ in range(_MOST_STEPS):
-        z1 = _extrapolated(rate, z, step)
-        if not np.all(np.isfinite(z1)):
+    along = rate(base[None])[0]
+    row = flow(np.tile(base, (_NODES + 1, 1)), length * np.append(0.0, nodes))
+    rows, ahead = [row], 0.0
+    for count in range(1, _MOST_STEPS):
+        row = split.driver_steps(row)
+        if not np.all(np.isfinite(row)):
             break
-        ahead1 = float(miss(z1) @ along)
-        wide = np.maximum(highest - lowest, np.abs(along) * step)
+        ahead1 = float(miss(row[0]) @ along)
         if ahead < 0 <= ahead1:
-            part = step * ahead / (ahead - ahead1)
+            here, part = rows[-1][:1], length * ahead / (ahead - ahead1)
             for _ in range(6):  # Newton's method from the zero of the secant
-                end = _extrapolated(rate, z, part)
-                part -= float(miss(end) @ along) / float(rate(end)[:2] @ along)
-            end = _extrapolated(rate, z, part)
-            closure = float(np.max(np.abs(miss(end)) / wide))
+                end = flow(here, np.array([part]))
+                part -= float(miss(end[0]) @ along) / float(rate(end)[0] @ along)
+            every = np.concatenate(rows)
+            wide = np.maximum(np.ptp(every, axis=0), length * np.abs(along))
+            closure = float(np.max(np.abs(miss(flow(here, np.array([part]))[0])) / wide))
             if closure < _RETURNED:
-                map_ = end[2:].reshape(size, size)
-                exponents = np.log(np.abs(np.linalg.eigvals(map_))) / (time + part)
-                return time + part, closure, map_, np.sort(exponents)[::-1]
-        lowest, highest = np.minimum(lowest, z1[:2]), np.maximum(highest, z1[:2])
-        z, ahead, time = z1, ahead1, time + step
+                last = flow(np.tile(here[0], (_NODES, 1)), part * nodes)
+                drivers = np.stack([*(x[1:] for x in rows[:-1]), last])
+                matrices = split.linear(drivers[..., 0].ravel(), drivers[..., 1].ravel(), radius)[0]
+                matrices = matrices.reshape(len(drivers), _NODES, *matrices.shape[1:])
+                map_ = np.eye(matrices.shape[-1])
+                for k, each in enumerate(matrices):
+                    size = part if k == len(matrices) - 1 else length
+                    map_ = _collocated(size * matrix, size * weights, each) @ map_
+                period = (count - 1) * length + part
+                exponents = np.log(np.abs(np.linalg.eigvals(map_))) / period
+                return period, closure, map_, np.sort(exponents)[::-1]
+        rows.append(row)
+        ahead = ahead1
     raise ValueError(
         f"the modified driver of {coupled.system.label} does not come back to ({xi:g}, {eta:g}) within "
-        f"{time:.3g} units of time; take a smaller h"
+        f"{len(rows)} steps; take another start, or a smaller h"
     )
+
+
+def _gauss(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The nodes, the weights and the matrix of Gauss's collocation on [0, 1]."""
+    x, w = np.polynomial.legendre.leggauss(count)
+    nodes, powers = 0.5 * (x + 1), np.arange(count)
+    inverse = np.linalg.inv(nodes[:, None] ** powers)
+    return nodes, 0.5 * w, (nodes[:, None] ** (powers + 1) / (powers + 1)) @ inverse
+
+
+def _collocated(matrix: np.ndarray, weights: np.ndarray, equation: np.ndarray) -> np.ndarray:
+    """The map of one step of collocation for z' = A z, with A at the nodes; if all A are skew, it is orthogonal."""
+    count, size = equation.shape[:2]
+    system = np.eye(count * size) - np.einsum("ij,iab->iajb", matrix, equation).reshape(count * size, -1)
+    slopes = np.linalg.solve(system, equation.reshape(count * size, size)).reshape(count, size, size)
+    return np.eye(size) + np.tensordot(weights, slopes, axes=1)
 
 
 def passenger_size(coupled: CoupledSystem, q: Vector, v: Vector) -> float:
@@ -223,10 +277,9 @@ def passenger_size(coupled: CoupledSystem, q: Vector, v: Vector) -> float:
     return size if size > 0 else 1.0
 
 
-def _extrapolated(field: Callable[[np.ndarray], np.ndarray], z: np.ndarray, h: float) -> np.ndarray:
+def _extrapolated(field: Callable[[np.ndarray], np.ndarray], z: np.ndarray, h: np.ndarray) -> np.ndarray:
     """The solution of z' = field(z) after time h, by the midpoint rule with 2, 4, ... substeps, extrapolated."""
-    first = field(z)
-    rows = []
+    first, rows = field(z), []
     counts = 2 * np.arange(1, _STAGES + 1)
     for count in counts:
         part = h / count

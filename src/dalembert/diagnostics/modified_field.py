@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from dalembert.diagnostics.inputs import as_rows
 from dalembert.kernels import over_rows
-from dalembert.methods import Claims, Method
+from dalembert.methods import Claims, Method, State
 from dalembert.model import (
     Mechanics,
     System,
@@ -24,6 +24,7 @@ from dalembert.model import (
     onto_surface,
 )
 from dalembert.numerics import Vectors, matvec
+from dalembert.simulation.loop import still_defined
 
 MOST_TERMS = 24
 """The number of steps that are taken to either side."""
@@ -78,6 +79,12 @@ class ModifiedField(eqx.Module):
         """q' and the derivative of the method's own velocity, at a state with this velocity; a function of JAX."""
         value = self.value(q, v, t)
         return value.q, value.v
+
+    def __hash__(self) -> int:
+        return id(self)  # so that jax.jit(field) works, which looks its functions up
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
 
     def value(self, q: Any, v: Any, t: Any = 0.0) -> FieldValue:
         """The field and its estimated error at one state; a function of JAX."""
@@ -205,7 +212,9 @@ def _stepped(f: ModifiedField, x: _Point, h: Array) -> _Point:
     state = state._replace(t=x.t)
     state, memory, report = f.method.step(f.mechanics, state, memory, h)
     u = f.method.output(f.mechanics, state, memory, h)[0]
-    u = jnp.where(report.converged, u, jnp.nan)
+    fine = report.converged
+    defined = still_defined(f.mechanics, State(x.q, x.u, x.t), State(state.q, u, state.t), f.method.supports)
+    u = jnp.where(fine if defined is None else fine & defined, u, jnp.nan)
     last = memory.last if f.method.variable_step else x.last
     return _Point(state.t, state.q, u, x.energy, last)
 

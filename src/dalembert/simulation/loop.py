@@ -116,7 +116,7 @@ def _rank_holds(m: Mechanics, q: Array, v: Array, mass: Array) -> Array:
     return fine & still_follow(m, q) if m.redundant else fine
 
 
-def _still_defined(m: Mechanics, before: State, after: State, supports: frozenset[Trait]) -> Array | None:
+def still_defined(m: Mechanics, before: State, after: State, supports: frozenset[Trait]) -> Array | None:
     """Whether a method with these traits is defined at the end of a step, too; None if the formulas show that it is.
 
     The checks before a run look around its start, and the system may be of another kind farther away.
@@ -180,7 +180,7 @@ def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:
     # evaluated at the end of the step, full turns included, because the step may have computed parts of it there.
     here, turns = m.at(state.t), carry.turns
     potential = here.potential(state.q)
-    defined = _still_defined(m, before, state, method.supports)
+    defined = still_defined(m, before, state, method.supports)
     if system.angles:
         is_angle = np.array([name in system.angles for name in system.coordinates])
         more = jnp.where(is_angle, jnp.round(state.q * (1 / (2 * np.pi))), 0.0)
