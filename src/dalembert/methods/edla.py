@@ -174,6 +174,23 @@ class EDLA(Method):
         )
         return self.residuals(m, s, h, x[:n], x[n:] / size)[0], x, report
 
+    def from_pair(self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array) -> tuple[State, EDLAMemory]:
+        """The pair (t, q0), (t + h, q1) must satisfy the discrete constraint. The step to it has the momentum
+        p^- = -D2 L_d and the energy E^- = D1 L_d, which is all that the equations of the first step need. v is the
+        allowed velocity whose momentum differs from p^- by reactions alone."""
+        here = m.at(t)
+        u = self.discrete_lagrangian.velocity(here, q0, q1, h)
+        before, _ = self.discrete_lagrangian.spacetime_derivatives(m, t, q0, q1, u, h)
+        p, energy = -before[1:], before[0]
+        v = allowed_velocity(here, q0, velocity(here, q0, p, u))
+        zero = jnp.zeros((), q0.dtype)
+        memory = EDLAMemory(p, energy, energy, h, h, zero, acceleration(here, q0, v)[1], zero, zero)
+        return State(q0, v, t), memory
+
+    def pair_residual(self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array) -> Array:
+        u = self.discrete_lagrangian.velocity(m.at(t), q0, q1, h)
+        return spacetime_constraint(self.discrete_constraint, m, t, q0, q1, u, h)
+
     def init(self, m: Mechanics, state: Any, h: Array) -> EDLAMemory:
         here, q, v = m.at(state.t), state.q, state.v
         # Half a kick less than on the constraint, as if a step had arrived here; the part along A^T does not matter.

@@ -159,6 +159,16 @@ class Reflecting(Method):
     def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, ReflectingMemory]:
         return State(q, allowed_velocity(m, q, u)), ReflectingMemory(u, jnp.zeros((), jnp.int32))
 
+    def from_pair(
+        self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array
+    ) -> tuple[State, ReflectingMemory]:
+        """Any pair will do: u = M^-1 p^- for p^- = -D1 L_d(q0, q1), and v is its part in D."""
+        here = m.at(t)
+        state, memory = self.resume(
+            here, q0, tangent_velocity(here, q0, self.departure(here, q0, q1, h)), h
+        )
+        return state._replace(t=t), memory
+
     def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
         return u - 2 * project(m, q, u)  # swaps p^- and -p^+
 
