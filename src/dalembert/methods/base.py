@@ -275,9 +275,7 @@ class Method(eqx.Module):
 
     def others(self, m: Mechanics, wanted: Callable[["Method"], bool]) -> str:
         """The methods of the library that take the system and are wanted, in words; empty if there are none."""
-        fitting = {
-            words: x for make in REMEDIES for words, x in make(m).items() if x.takes(m) and wanted(x)
-        }
+        fitting = {words: x for make in REMEDIES for words, x in make(m).items() if x.takes(m) and wanted(x)}
         # The nearest relatives first.
         names = sorted(
             fitting, key=lambda words: -len({*type(self).__mro__} & {*type(fitting[words]).__mro__})

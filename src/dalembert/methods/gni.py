@@ -164,9 +164,7 @@ class Reflecting(Method):
     ) -> tuple[State, ReflectingMemory]:
         """Any pair will do: u = M^-1 p^- for p^- = -D1 L_d(q0, q1), and v is its part in D."""
         here = m.at(t)
-        state, memory = self.resume(
-            here, q0, tangent_velocity(here, q0, self.departure(here, q0, q1, h)), h
-        )
+        state, memory = self.resume(here, q0, tangent_velocity(here, q0, self.departure(here, q0, q1, h)), h)
         return state._replace(t=t), memory
 
     def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:

@@ -15,7 +15,8 @@ class Paired(Method):
     """
 
     method: Method
-    q1: Array
+    q1: Any
+    """An array, the configuration one step after the start."""
 
     @property
     def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -28,18 +28,18 @@ solver found; anything larger would move q1 visibly."""
 class PairFacts(NamedTuple):
     """What a pair leads to, and how well it satisfies the constraints."""
 
-    v0: Array
-    u: Array
+    v0: Any
+    u: Any
     """The own velocity of the method at q0."""
-    residual: Array
+    residual: Any
     """The discrete constraint over the pair, in units of A(q) v."""
-    allowed: Array
+    allowed: Any
     """The largest residuals that rounding and the solver of the pair explain."""
-    surface: Array
+    surface: Any
     """The position constraints at q1."""
-    off: Array
+    off: Any
     """Which of them are violated."""
-    defect: Array
+    defect: Any
     """How far q1 is from an element of the group."""
 
 
@@ -145,9 +145,12 @@ def check_first_step(loop: Any, start: State, method: Paired) -> None:
     """
     loop.begin(start)
     end = loop.run(1, 1)
-    q0, q1, found = np.asarray(start.q), np.asarray(method.q1), np.asarray(end.last.q)[-1]
-    if end.code != Status.OK.code:
-        return  # the run itself says why
+    if end.code == Status.OK.code:  # otherwise the run itself says why
+        check_row(np.asarray(start.q), np.asarray(method.q1), np.asarray(end.last.q)[-1])
+
+
+def check_row(q0: Any, q1: Any, found: Any) -> None:
+    """Refuses a pair if the first step ends elsewhere."""
     size = max(1.0, float(np.max(np.abs(q0))), float(np.max(np.abs(q1))))
     # The pair is known to eps of its numbers; the solver of a step ends well below TOLERANCE of its length.
     off = float(np.max(np.abs(found - q1)))

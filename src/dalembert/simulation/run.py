@@ -69,8 +69,8 @@ def simulate(
     """Runs `method` on `system` from (q0, v0) at time t0, for `steps` steps of size h (for EDLA, the first step size).
 
     Instead of `steps` you may give `t1`, the time at which the run ends; it must be a whole number of steps away.
-    Instead of v0 you may give `q1`, the configuration at t0 + h, if the phase space of the method is Q x Q: the run then
-    continues the pair (q0, q1), which must satisfy the discrete constraint if the method has one.
+    Instead of v0 you may give `q1`, the configuration at t0 + h, if the phase space of the method is Q x Q: the run
+    then continues the pair (q0, q1), which must satisfy the discrete constraint if the method has one.
     The trajectory keeps every `save_every`-th state and the last one; row 0 is the start. The start must
     satisfy the constraints; with `project=True` the run starts from the nearest start that does. A run that fails
     raises SimulationError, which says the step, the time and what to try. With `throw=False` the run returns what was
