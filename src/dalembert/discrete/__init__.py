@@ -1,5 +1,17 @@
 """The discrete objects that methods share: gradients, Lagrangians, constraints and momenta."""
 
+from dalembert.discrete.action import (
+    action_sum,
+    energy_minus,
+    energy_plus,
+    euler_lagrange,
+    spacetime_action_sum,
+    spacetime_euler_lagrange,
+    spacetime_theta_minus,
+    spacetime_theta_plus,
+    theta_minus,
+    theta_plus,
+)
 from dalembert.discrete.consistency import check_rules
 from dalembert.discrete.constraints import (
     CustomConstraint,
@@ -64,6 +76,7 @@ __all__ = [
     "PointConstraint",
     "Retraction",
     "Trapezoidal",
+    "action_sum",
     "as_constraint",
     "as_lagrangian",
     "average",
@@ -77,6 +90,9 @@ __all__ = [
     "d1",
     "d2",
     "d12",
+    "energy_minus",
+    "energy_plus",
+    "euler_lagrange",
     "exterior",
     "gonzalez",
     "in_spacetime",
@@ -89,12 +105,18 @@ __all__ = [
     "partial_derivatives",
     "projectors",
     "slopes_between",
+    "spacetime_action_sum",
     "spacetime_constraint",
     "spacetime_derivatives",
+    "spacetime_euler_lagrange",
     "spacetime_form",
     "spacetime_forms",
     "spacetime_momentum_residual",
+    "spacetime_theta_minus",
+    "spacetime_theta_plus",
     "symplectic_form",
+    "theta_minus",
+    "theta_plus",
 ]
 
 __getattr__ = renamed_names(

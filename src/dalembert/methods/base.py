@@ -269,6 +269,12 @@ class Method(eqx.Module):
         return type(self).from_pair is not Method.from_pair
 
     @property
+    def rule(self) -> Any:
+        """The discrete Lagrangian whose action sum is stationary along D, as the discrete Lagrange-d'Alembert principle
+        says; None if there is none."""
+        return None
+
+    @property
     def takes_any_pair(self) -> bool:
         """Whether every pair will do, because the method has no discrete constraint."""
         return self.takes_pairs and type(self).pair_residual is Method.pair_residual

@@ -184,6 +184,10 @@ class EDLA(Method):
         state = State(q0, allowed_velocity(here, q0, velocity(here, q0, -before[1:], u)), t)
         return state, self.first_memory(m, state, -before[1:], h)
 
+    @property
+    def rule(self) -> DiscreteLagrangian:
+        return self.discrete_lagrangian
+
     def pair_residual(self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array) -> Array:
         u = self.discrete_lagrangian.velocity(m.at(t), q0, q1, h)
         return spacetime_constraint(self.discrete_constraint, m, t, q0, q1, u, h)

@@ -313,6 +313,10 @@ class GNI(Reflecting):
         x, report = solve_velocity(both, guess, state, h, fall, mass, columns=z, nearly=nearly)
         return x[:n], report
 
+    @property
+    def rule(self) -> DiscreteLagrangian:
+        return self.discrete_lagrangian
+
     def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
         return velocity(m, q0, legendre_minus(self.discrete_lagrangian, m, q0, q1, h), (q1 - q0) / h)
 
@@ -392,10 +396,13 @@ class LieGNI(Reflecting):
         arriving = coadjoint(group, w, p) - 0.5 * h * pull(m, q1)
         return q1, solve_spd(mass, arriving), Report(*info)
 
+    @property
+    def rule(self) -> Retraction:
+        return Retraction(self.retraction)  # pyright: ignore[reportArgumentType]
+
     def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
-        rule = Retraction(self.retraction)  # pyright: ignore[reportArgumentType]
-        u = rule.velocity(m, q0, q1, h)
-        return solve(m.metric(q0), -rule.partial_derivatives(m, q0, q1, u, h)[0])
+        u = self.rule.velocity(m, q0, q1, h)
+        return solve(m.metric(q0), -self.rule.partial_derivatives(m, q0, q1, u, h)[0])
 
     def check(self, system: System | Mechanics) -> None:
         super().check(system)

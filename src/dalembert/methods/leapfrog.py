@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 import equinox as eqx
 from jax import Array
 
-from dalembert.discrete.lagrangians import is_one_of
+from dalembert.discrete.lagrangians import Trapezoidal, is_one_of
 from dalembert.methods.base import Claims, Method, Report, State
 from dalembert.model import (
     Mechanics,
@@ -80,6 +80,10 @@ class LeapFrog(Method):
 
     def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
         return u - 2 * project(m, q, u)  # swaps p^- and -p^+
+
+    @property
+    def rule(self) -> Trapezoidal:
+        return Trapezoidal()
 
     @property
     def cli_name(self) -> str:

@@ -149,6 +149,10 @@ class VariationalDLA(Method):
         state = State(q0, allowed_velocity(here, q0, departing), t)
         return state, self.init(m, state, h)
 
+    @property
+    def rule(self) -> DiscreteLagrangian:
+        return self.discrete_lagrangian
+
     def pair_residual(self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array) -> Array:
         here = m.at(t)
         u = self.discrete_lagrangian.velocity(here, q0, q1, h)
