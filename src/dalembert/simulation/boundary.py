@@ -42,8 +42,8 @@ class BoundarySolution(NamedTuple):
     """The largest number of D_DEL L_d on D over the interior points, relative to the momenta: how well the run
     satisfies the discrete Lagrange-d'Alembert principle. None for methods that have no such principle."""
     condition: float
-    """The ratio of the largest and the smallest response of the end to the start; large if the end hardly determines
-    the start."""
+    """The ratio of the largest and the smallest response of the end to the velocity of the start; large if the end
+    hardly determines the start."""
     iterations: int
     message: str
 
@@ -354,7 +354,9 @@ def _solution(p: _Problem, x: np.ndarray, target: np.ndarray, shot: _Shot) -> tu
     values = (
         np.linalg.svd(shot.slope / p.size[:, None], compute_uv=False) if shot.sound else np.array([np.nan])
     )
-    condition = float(values[0] / values[-1]) if values[-1] > 0 else np.inf
+    # A single response may vanish too: it is compared with that of free motion as well.
+    free = p.h * p.steps / float(np.max(p.size))
+    condition = float(max(values[0], free) / values[-1]) if values[-1] > 0 else np.inf
     # What the run itself says about its end counts, not what the search says.
     over = sol.status is Status.OK and near < MET
     why = "solved" if over else _reason(p, shot, condition)
