@@ -44,6 +44,8 @@ from dalembert.model import (
 )
 from dalembert.results import explore, load, open_sweep, sweep
 from dalembert.simulation import (
+    BoundaryError,
+    BoundarySolution,
     ConstraintWarning,
     MotionWarning,
     SimulationError,
@@ -51,6 +53,7 @@ from dalembert.simulation import (
     Trajectory,
     ensemble,
     simulate,
+    solve_boundary,
 )
 
 if TYPE_CHECKING:
@@ -118,6 +121,8 @@ __all__ = [
     "DLA01",
     "EDLA",
     "GNI",
+    "BoundaryError",
+    "BoundarySolution",
     "Chart",
     "ChetaevGradient",
     "Composition",
@@ -165,6 +170,7 @@ __all__ = [
     "reduction",
     "scene",
     "simulate",
+    "solve_boundary",
     "start",
     "sweep",
     "sweep_map",

@@ -208,7 +208,8 @@ def _stepped(f: ModifiedField, x: _Point, h: Array) -> _Point:
     here = f.mechanics.at(x.t)
     state, memory = f.method.resume(here, x.q, x.u, x.last if f.method.variable_step else h)
     if f.method.variable_step:
-        memory = memory._replace(energy=x.energy)
+        # A first step would have the size h whatever the energy is.
+        memory = memory._replace(energy=x.energy, begun=jnp.ones_like(memory.begun))
     state = state._replace(t=x.t)
     state, memory, report = f.method.step(f.mechanics, state, memory, h)
     u = f.method.output(f.mechanics, state, memory, h)[0]

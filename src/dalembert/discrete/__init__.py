@@ -1,5 +1,17 @@
 """The discrete objects that methods share: gradients, Lagrangians, constraints and momenta."""
 
+from dalembert.discrete.action import (
+    action_sum,
+    energy_minus,
+    energy_plus,
+    euler_lagrange,
+    spacetime_action_sum,
+    spacetime_euler_lagrange,
+    spacetime_theta_minus,
+    spacetime_theta_plus,
+    theta_minus,
+    theta_plus,
+)
 from dalembert.discrete.consistency import check_rules
 from dalembert.discrete.constraints import (
     CustomConstraint,
@@ -40,6 +52,7 @@ from dalembert.discrete.momenta import (
     between,
     exterior,
     momentum_map,
+    momentum_map_minus,
     momentum_residual,
     nonholonomic_momentum,
     projectors,
@@ -47,7 +60,10 @@ from dalembert.discrete.momenta import (
     spacetime_derivatives,
     spacetime_form,
     spacetime_forms,
+    spacetime_generators,
+    spacetime_momentum_map,
     spacetime_momentum_residual,
+    spacetime_nonholonomic_momentum,
     symplectic_form,
 )
 from dalembert.numerics import renamed_names
@@ -64,6 +80,7 @@ __all__ = [
     "PointConstraint",
     "Retraction",
     "Trapezoidal",
+    "action_sum",
     "as_constraint",
     "as_lagrangian",
     "average",
@@ -77,6 +94,9 @@ __all__ = [
     "d1",
     "d2",
     "d12",
+    "energy_minus",
+    "energy_plus",
+    "euler_lagrange",
     "exterior",
     "gonzalez",
     "in_spacetime",
@@ -84,17 +104,27 @@ __all__ = [
     "legendre_minus",
     "legendre_plus",
     "momentum_map",
+    "momentum_map_minus",
     "momentum_residual",
     "nonholonomic_momentum",
     "partial_derivatives",
     "projectors",
     "slopes_between",
+    "spacetime_action_sum",
     "spacetime_constraint",
     "spacetime_derivatives",
+    "spacetime_euler_lagrange",
     "spacetime_form",
     "spacetime_forms",
+    "spacetime_generators",
+    "spacetime_momentum_map",
     "spacetime_momentum_residual",
+    "spacetime_nonholonomic_momentum",
+    "spacetime_theta_minus",
+    "spacetime_theta_plus",
     "symplectic_form",
+    "theta_minus",
+    "theta_plus",
 ]
 
 __getattr__ = renamed_names(

@@ -11,6 +11,7 @@ from dalembert.methods.frame_collocation import FrameCollocation
 from dalembert.methods.frame_gradient import FrameGradient
 from dalembert.methods.gni import GNI, LieGNI, Reflecting, parasitic_amplitude
 from dalembert.methods.leapfrog import LeapFrog
+from dalembert.methods.paired import Paired
 from dalembert.methods.reference import Reference
 from dalembert.methods.taylor import Taylor
 from dalembert.methods.variational import VariationalDLA
@@ -30,6 +31,7 @@ __all__ = [
     "LeapFrog",
     "LieGNI",
     "Method",
+    "Paired",
     "Reference",
     "Reflecting",
     "Report",

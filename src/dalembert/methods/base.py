@@ -33,6 +33,7 @@ class Status(enum.Enum):
     CONTRADICTION = "the functions of the system contradict each other, or full turns of an angle change them"
     OFF_SURFACE = "the start does not satisfy the position constraints"
     RANK = "the rank of the constraints changes"
+    OFF_PAIR = "the two configurations at the start violate the discrete constraint of the method"
 
     @property
     def code(self) -> int:
@@ -72,6 +73,7 @@ _REMEDIES = {
     Status.RANK: "one-forms become dependent here, or constraints that followed from the others no longer do, so the "
     "motion beyond is that of another system. Remove constraints that are not needed, or give a frame(q), which may "
     "stay regular. Inside jax.jit, jax.grad and jax.vmap, pass da.independent_rows(system, q0)",
+    Status.OFF_PAIR: _EXACTLY,
 }
 
 
@@ -207,6 +209,22 @@ class Method(eqx.Module):
         state = State(q, u, m.t)
         return state, self.init(m, state, h)
 
+    def from_pair(self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array) -> tuple[State, Any]:
+        """The state and the memory at q0 and time t from which the next step, of size h, ends at q1.
+
+        Methods whose phase space is Q x Q define it; all others refuse.
+        """
+        ways = self.others(m, lambda x: x.takes_pairs)
+        advice = f", or use {ways}" if ways else ""
+        raise ValueError(
+            f"{type(self).__name__} does not continue a pair of configurations (q0, q1), because its states are not "
+            f"such pairs. Give the velocity v0 instead of q1{advice}"
+        )
+
+    def pair_residual(self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array) -> Array:
+        """The discrete constraint over the pair, in units of A(q) v, which must be zero; empty if there is none."""
+        return jnp.zeros(0, q0.dtype)
+
     def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
         """The method's own velocity with which the run goes back; reversing twice gives u again."""
         return -u
@@ -245,6 +263,36 @@ class Method(eqx.Module):
         """Whether a step is a free step of a discrete Lagrangian, given by `free_step`."""
         return type(self).free_step is not Method.free_step
 
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether a run can continue a pair of configurations (q0, q1); see `from_pair`."""
+        return type(self).from_pair is not Method.from_pair
+
+    @property
+    def rule(self) -> Any:
+        """The discrete Lagrangian whose action sum is stationary along D, as the discrete Lagrange-d'Alembert principle
+        says; None if there is none."""
+        return None
+
+    @property
+    def takes_any_pair(self) -> bool:
+        """Whether every pair will do, because the method has no discrete constraint."""
+        return self.takes_pairs and type(self).pair_residual is Method.pair_residual
+
+    def others(self, m: Mechanics, wanted: Callable[["Method"], bool]) -> str:
+        """The methods of the library that take the system and are wanted, in words; empty if there are none."""
+        fitting = {words: x for make in REMEDIES for words, x in make(m).items() if x.takes(m) and wanted(x)}
+        # The nearest relatives first.
+        names = sorted(
+            fitting, key=lambda words: -len({*type(self).__mro__} & {*type(fitting[words]).__mro__})
+        )
+        return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+    @property
+    def plain(self) -> "Method":
+        """The method without what concerns the start of a single run only."""
+        return self
+
     def takes(self, system: System | Mechanics) -> bool:
         """Whether the method is defined for the system, as far as its traits are known."""
         return lower(system).traits <= self.supports
@@ -259,13 +307,7 @@ class Method(eqx.Module):
         if refused is None:
             return
         reason, otherwise = refused.refusal(m)
-        fitting = {words: x for make in REMEDIES for words, x in make(m).items() if x.takes(m)}
-        # The nearest relatives first.
-        names = sorted(
-            fitting, key=lambda words: -len({*type(self).__mro__} & {*type(fitting[words]).__mro__})
-        )
-        ways = [" or ".join(filter(None, (", ".join(names[:-1]), names[-1])))] if names else []
-        ways += [otherwise] if otherwise else []
+        ways = [x for x in (self.others(m, lambda x: True), otherwise) if x]
         advice = f"Use {', or '.join(ways)}" if ways else "No method of the library takes it"
         raise ValueError(f"{type(self).__name__} {reason}. {advice}")
 

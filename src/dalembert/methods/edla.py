@@ -174,14 +174,35 @@ class EDLA(Method):
         )
         return self.residuals(m, s, h, x[:n], x[n:] / size)[0], x, report
 
+    def from_pair(self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array) -> tuple[State, EDLAMemory]:
+        """The pair (t, q0), (t + h, q1) must satisfy the discrete constraint. The momentum of the step to it is
+        p^- = -D2 L_d, and the energy is the one that makes h its size. v is the allowed velocity whose momentum differs
+        from p^- by reactions alone."""
+        here = m.at(t)
+        u = self.discrete_lagrangian.velocity(here, q0, q1, h)
+        before, _ = self.discrete_lagrangian.spacetime_derivatives(m, t, q0, q1, u, h)
+        state = State(q0, allowed_velocity(here, q0, velocity(here, q0, -before[1:], u)), t)
+        return state, self.first_memory(m, state, -before[1:], h)
+
+    @property
+    def rule(self) -> DiscreteLagrangian:
+        return self.discrete_lagrangian
+
+    def pair_residual(self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array) -> Array:
+        u = self.discrete_lagrangian.velocity(m.at(t), q0, q1, h)
+        return spacetime_constraint(self.discrete_constraint, m, t, q0, q1, u, h)
+
     def init(self, m: Mechanics, state: Any, h: Array) -> EDLAMemory:
         here, q, v = m.at(state.t), state.q, state.v
         # Half a kick less than on the constraint, as if a step had arrived here; the part along A^T does not matter.
         before = half_kick(here, q, v, -h) if is_general(m) else 2 * v - half_kick(here, q, v, h)
-        p = momentum(here, q, before)
+        return self.first_memory(m, state, momentum(here, q, before), h)
+
+    def first_memory(self, m: Mechanics, state: Any, p: Array, h: Array) -> EDLAMemory:
+        """The memory at a start with momentum p, with the energy that makes h the size of the first step."""
+        here, q, v = m.at(state.t), state.q, state.v
         s = self.beginning(m, state, p, jnp.zeros_like(h))
         guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
-        # The energy that makes h the size of the first step.
         energy, _, _ = self.eliminated(m, s, h, guess)
         zero = jnp.zeros((), q.dtype)
         return EDLAMemory(p, energy, energy, h, h, zero, acceleration(here, q, v)[1], zero, zero)
@@ -194,9 +215,17 @@ class EDLA(Method):
         # The search sees only numbers; derivatives come from the equations at the root.
         there, at = jax.tree.map(lax.stop_gradient, (m, s))
         sizes = jax.tree.map(lax.stop_gradient, (guess, scale, last, memory.before))
-        found = search(lambda h, x: self.eliminated(there, at, h, x), *sizes, continuation=self.continuation)
+        begun = memory.begun > 0
+        # The size of the first step is known: its energy was made from it.
+        enough = jnp.where(begun, 2 * jnp.finfo(s.q.dtype).eps, _NEAR) * sizes[1]
+        found = search(
+            lambda h, x: self.eliminated(there, at, h, x),
+            *sizes,
+            enough=enough,
+            continuation=self.continuation,
+        )
         continued = found.continued
-        h1, x, schur, report = self._polished(m, s, found, scale, last)
+        h1, x, schur, report = self._polished(m, s, found, scale, last, begun)
         u, kick = x[:n], x[n:] / size
         q1 = self.discrete_lagrangian.moved(m, s.q, u, h1)
         # The relative error of the step size is eps E/(h S).
@@ -218,7 +247,7 @@ class EDLA(Method):
         return new._replace(v=v1), memory, report
 
     def _polished(
-        self, m: Mechanics, s: Start, found: Any, scale: Array, last: Array
+        self, m: Mechanics, s: Start, found: Any, scale: Array, last: Array, begun: Array
     ) -> tuple[Array, Array, Array, Report]:
         """The root, refined by a step of Newton's method for all unknowns together, which also provides derivatives.
 
@@ -251,7 +280,7 @@ class EDLA(Method):
         near = jnp.isfinite(jnp.sum(y)) & (jnp.abs(y[0] * tick - found.h) <= 1e-3 * found.h)
         good = near & ~found.continued
         after = jnp.abs(equations(m, s, y)[0])
-        better = good & (after < jnp.abs(value[0]))
+        better = good & (after < jnp.abs(value[0])) & begun
         # The value where the Jacobian is already known, with the derivatives of the refined root.
         same = _moving_with(guess, jnp.where(good, y, guess))
         known = known_at((m, s, same), there)
@@ -380,11 +409,13 @@ def search(
     scale: Array,
     last: Array,
     before: Array,
+    enough: Array,
     continuation: bool,
 ) -> Found:
     """The root h of an energy residual near the last step size.
 
-    `residual(h, x)` returns the residual e, the other unknowns and a report. For symmetric methods h = -last is always
+    `residual(h, x)` returns the residual e, the other unknowns and a report; a try with a residual of at most `enough`
+    ends the search. For symmetric methods h = -last is always
     a root; f = e(h)/(h + last) no longer has it, and is nearly linear. A secant method, bounded to changes of 0.3 h at
     a time, seeks the root of f from last^2/before. If it fails, a scan of 0.1 to 10 times the last step seeks a change
     of sign, and bisection follows. If there is none, a scan of negative steps decides which kind of failure it is; with
@@ -463,7 +494,7 @@ def search(
         after = c
         for k, of in enumerate(phases):
             after = _where(c.phase == k, of(c, f, size, improved), after)
-        solved = (size <= 2 * eps * scale) & (c.phase <= HALVE)
+        solved = (size <= enough) & (c.phase <= HALVE)
         return _where(solved, c._replace(phase=phase(DONE)), after)
 
     zero = jnp.zeros_like(last)

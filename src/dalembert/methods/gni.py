@@ -159,6 +159,14 @@ class Reflecting(Method):
     def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, ReflectingMemory]:
         return State(q, allowed_velocity(m, q, u)), ReflectingMemory(u, jnp.zeros((), jnp.int32))
 
+    def from_pair(
+        self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array
+    ) -> tuple[State, ReflectingMemory]:
+        """Any pair will do: u = M^-1 p^- for p^- = -D1 L_d(q0, q1), and v is its part in D."""
+        here = m.at(t)
+        state, memory = self.resume(here, q0, tangent_velocity(here, q0, self.departure(here, q0, q1, h)), h)
+        return state._replace(t=t), memory
+
     def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
         return u - 2 * project(m, q, u)  # swaps p^- and -p^+
 
@@ -305,6 +313,10 @@ class GNI(Reflecting):
         x, report = solve_velocity(both, guess, state, h, fall, mass, columns=z, nearly=nearly)
         return x[:n], report
 
+    @property
+    def rule(self) -> DiscreteLagrangian:
+        return self.discrete_lagrangian
+
     def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
         return velocity(m, q0, legendre_minus(self.discrete_lagrangian, m, q0, q1, h), (q1 - q0) / h)
 
@@ -384,10 +396,13 @@ class LieGNI(Reflecting):
         arriving = coadjoint(group, w, p) - 0.5 * h * pull(m, q1)
         return q1, solve_spd(mass, arriving), Report(*info)
 
+    @property
+    def rule(self) -> Retraction:
+        return Retraction(self.retraction)  # pyright: ignore[reportArgumentType]
+
     def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
-        rule = Retraction(self.retraction)  # pyright: ignore[reportArgumentType]
-        u = rule.velocity(m, q0, q1, h)
-        return solve(m.metric(q0), -rule.partial_derivatives(m, q0, q1, u, h)[0])
+        u = self.rule.velocity(m, q0, q1, h)
+        return solve(m.metric(q0), -self.rule.partial_derivatives(m, q0, q1, u, h)[0])
 
     def check(self, system: System | Mechanics) -> None:
         super().check(system)

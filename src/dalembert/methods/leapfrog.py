@@ -1,11 +1,11 @@
 """The nonholonomic leap-frog."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 from jax import Array
 
-from dalembert.discrete.lagrangians import is_one_of
+from dalembert.discrete.lagrangians import Trapezoidal, is_one_of
 from dalembert.methods.base import Claims, Method, Report, State
 from dalembert.model import (
     Mechanics,
@@ -73,8 +73,17 @@ class LeapFrog(Method):
     def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, LeapFrogMemory]:
         return State(q, project(m, q, u)), LeapFrogMemory(u, _pull(m, q))
 
+    def from_pair(self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array) -> tuple[State, LeapFrogMemory]:
+        """Any pair will do: u = (q1 - q0)/h + (h/2) M^-1 grad V(q0), which is M^-1 p^- of the trapezoidal rule."""
+        state, memory = self.resume(m, q0, (q1 - q0) / h + 0.5 * h * _pull(m, q0), h)
+        return state._replace(t=t), memory
+
     def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
         return u - 2 * project(m, q, u)  # swaps p^- and -p^+
+
+    @property
+    def rule(self) -> Trapezoidal:
+        return Trapezoidal()
 
     @property
     def cli_name(self) -> str:

@@ -137,6 +137,27 @@ class VariationalDLA(Method):
         before, arriving = ld.partial_derivatives(m, q0, q1, u, h)
         return Solved(q1, velocity(there, q1, arriving, u), report, -before, u)
 
+    def from_pair(
+        self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array
+    ) -> tuple[State, VariationalMemory]:
+        """The pair must satisfy the discrete constraint. v is the allowed velocity whose momentum differs from
+        p^- = -D1 L_d(q0, q1) by reactions alone, so that the next step, with the multipliers that it needs, has p^-.
+        Which multipliers these are depends on the step before q0, which a pair does not have."""
+        here, ld = m.at(t), self.discrete_lagrangian
+        u = ld.velocity(here, q0, q1, h)
+        departing = velocity(here, q0, ld.departing(here, q0, q1, u, h), u)
+        state = State(q0, allowed_velocity(here, q0, departing), t)
+        return state, self.init(m, state, h)
+
+    @property
+    def rule(self) -> DiscreteLagrangian:
+        return self.discrete_lagrangian
+
+    def pair_residual(self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array) -> Array:
+        here = m.at(t)
+        u = self.discrete_lagrangian.velocity(here, q0, q1, h)
+        return constraint_value(self.discrete_constraint, here, q0, q1, u, h)
+
     def output(self, m: Mechanics, state: State, memory: VariationalMemory, h: Array) -> tuple[Array, Array]:
         return state.v, memory.lam
 

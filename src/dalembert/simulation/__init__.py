@@ -1,5 +1,6 @@
 """Run a method on a system, and work with the result."""
 
+from dalembert.simulation.boundary import BoundaryError, BoundarySolution, solve_boundary
 from dalembert.simulation.ensembles import ensemble
 from dalembert.simulation.run import simulate
 from dalembert.simulation.storage import load
@@ -12,6 +13,8 @@ from dalembert.simulation.trajectory import (
 )
 
 __all__ = [
+    "BoundaryError",
+    "BoundarySolution",
     "ConstraintWarning",
     "MotionWarning",
     "SimulationError",
@@ -20,4 +23,5 @@ __all__ = [
     "ensemble",
     "load",
     "simulate",
+    "solve_boundary",
 ]

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from dalembert.kernels import TimeLoop, Unsupported
-from dalembert.methods import Method, State, Status
+from dalembert.methods import Method, Paired, State, Status
 from dalembert.model import (
     Kept,
     System,
@@ -28,6 +28,7 @@ from dalembert.numerics import Vector, Vectors, compiled, current, fingerprint, 
 from dalembert.simulation.again import ROOM, known, plain_array, plain_numbers, remember
 from dalembert.simulation.engines import check_fit, loop_of, tell, wants_kernel
 from dalembert.simulation.loop import Rows, saved_steps, scan, start_fault
+from dalembert.simulation.pairs import check_choice, check_row, checked_pair, is_off_pair, pair_facts
 from dalembert.simulation.progress import progress_bar
 from dalembert.simulation.run import (
     check_method,
@@ -38,11 +39,14 @@ from dalembert.simulation.run import (
 from dalembert.simulation.trajectory import ConstraintWarning, Trajectory
 
 
-def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray, np.ndarray, int]:
-    """The starts as arrays of shape (N, n), and N."""
+def member_starts(
+    system: System, q0: Any, other: Any, h: Any, second: str = "v0"
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The starts as arrays of shape (N, n), and N; `other` has velocities v0, or configurations q1."""
     arrays = {}
-    for name, x, n in (("q0", q0, system.dimension), ("v0", v0, system.velocity_dimension)):
-        names = system.coordinates if name == "q0" else system.velocity_names
+    for name, x in (("q0", q0), (second, other)):
+        names = system.velocity_names if name == "v0" else system.coordinates
+        n = len(names)
         x = real_numbers(name, x, n, names)
         if x.ndim not in (1, 2) or x.shape[-1] != n:
             raise ValueError(
@@ -57,15 +61,50 @@ def member_starts(system: System, q0: Any, v0: Any, h: Any) -> tuple[np.ndarray,
         sizes = set(parameters)
     if len(sizes) != 1:
         raise ValueError(
-            f"an ensemble needs one batch size: one row per member in q0 or v0, or h of shape (N,); got q0 "
-            f"{arrays['q0'].shape}, v0 {arrays['v0'].shape}, h {np.shape(h)}"
+            f"an ensemble needs one batch size: one row per member in q0 or {second}, or h of shape (N,); got q0 "
+            f"{arrays['q0'].shape}, {second} {arrays[second].shape}, h {np.shape(h)}"
         )
     size = sizes.pop()
     if size == 0:
         raise ValueError("an ensemble needs at least one member")
-    check_turns(system, arrays["q0"])
+    for x in (arrays["q0"], *([arrays["q1"]] if second == "q1" else [])):
+        check_turns(system, x)
     q0, v0 = (np.broadcast_to(x, (size, x.shape[-1])) for x in arrays.values())
     return q0, v0, size
+
+
+@lru_cache(maxsize=64)
+def _pair_facts(axes_leaves: tuple, axes_tree: Any) -> Callable:
+    axes = (*jax.tree.unflatten(axes_tree, axes_leaves), 0, None)
+
+    def one(system, method, h, q0, t):
+        return pair_facts(system, method.method, q0, method.q1, t, h)
+
+    return compiled(jax.vmap(one, axes))
+
+
+def checked_pairs(
+    tree: Any, leaves: list, varied: list[bool], q0: np.ndarray, q1: np.ndarray, t0: float
+) -> np.ndarray:
+    """The velocity at q0 of each member; refuses pairs that the method cannot continue."""
+    one = jax.tree.unflatten(tree, [x[0] if v else x for x, v in zip(leaves, varied, strict=True)])
+    one[1].check(one[0])
+    check_system(one[0])
+    axes = jax.tree.unflatten(tree, [0 if v else None for v in varied])
+    kinds, axes_tree = jax.tree.flatten(axes, is_leaf=lambda x: x is None)
+    system, method, h = jax.tree.unflatten(tree, leaves)
+    facts = _pair_facts(tuple(kinds), axes_tree)(system, method, h, q0, float(t0))
+    bad = np.flatnonzero(np.asarray(jax.vmap(is_off_pair)(facts)) | ~np.all(np.isfinite(facts.v0), axis=1))
+    if bad.size:
+        i = int(bad[0])
+        of = [x[i] if v else x for x, v in zip(leaves, varied, strict=True)]
+        system, method, h = jax.tree.unflatten(tree, of)
+        try:
+            checked_pair(system, method.method, q0[i], q1[i], t0, h)
+        except ValueError as error:
+            raise ValueError(f"{_members(bad)}: {error}") from None
+        raise ValueError(f"{system.label}: the pair (q0, q1) does not fit the method, for {_members(bad)}")
+    return np.asarray(facts.v0)
 
 
 def check_members(
@@ -166,15 +205,16 @@ def _faults(axes: Any, supports: frozenset[Trait] | None) -> Callable:
 def varied_leaves(
     system: System, method: Method, h: Any, size: int, vary: Sequence[str] | None
 ) -> list[bool]:
-    """Which leaves of (system, method, h) hold one value per member."""
-    paths = [(jax.tree_util.keystr(path).lstrip("."), x) for part in (system, method)
+    """Which leaves of (system, method, h) hold one value per member; each has its own q1, if the method has one."""
+    pairs = [] if method.plain is method else [True]
+    paths = [(jax.tree_util.keystr(path).lstrip("."), x) for part in (system, method.plain)
              for path, x in jax.tree_util.tree_leaves_with_path(part)]  # fmt: skip
     fits = [np.ndim(x) > 0 and np.shape(x)[0] == size for _, x in paths]
     if vary is not None:
         unknown = set(vary) - {name for (name, _), fit in zip(paths, fits, strict=True) if fit}
         if unknown:
             raise ValueError(f"vary names {sorted(unknown)}, which are not parameters with {size} values")
-        return [*(name in vary for name, _ in paths), np.ndim(h) == 1]
+        return [*(name in vary for name, _ in paths), *pairs, np.ndim(h) == 1]
     mine = len(jax.tree.leaves(system))
     names = [
         name for (name, x), fit in zip(paths[:mine], fits[:mine], strict=True) if fit and np.ndim(x) == 1
@@ -184,7 +224,7 @@ def varied_leaves(
             f"{', '.join(names)}: {size} values, as many as members, but the system's functions also accept them as "
             "one shared vector. Say with vary=(...) which parameters hold one value per member"
         )
-    return [*fits, np.ndim(h) == 1]
+    return [*fits, *pairs, np.ndim(h) == 1]
 
 
 def _would_do(system: System) -> bool:
@@ -208,12 +248,16 @@ WORK = 2_000_000
 are prompt."""
 
 
+_INSIDE = "ensemble runs on numbers; inside jax.jit, jax.grad and jax.vmap use jax.vmap of simulate"
+
+
 def ensemble(
     system: System,
     method: Method,
     q0: Vectors | Vector,
-    v0: Vectors | Vector,
+    v0: Vectors | Vector | None = None,
     *,
+    q1: Vectors | Vector | None = None,
     h: Any,
     steps: int | None = None,
     t1: float | None = None,
@@ -225,6 +269,8 @@ def ensemble(
     progress: bool | Callable[[int, int], None] = False,
 ) -> Trajectory:
     """Runs `method` on N members at once. q0 and v0 have shape (N, n), or (n,) if all members share it.
+
+    Instead of v0 you may give q1, of the same shapes, the configurations one step after q0; see `simulate`.
 
     The parameters of the system and the method, and h, may carry the batch axis too: an array whose first axis
     has length N holds one value per member, and anything else is shared. If a parameter of length N could also be a
@@ -238,7 +284,14 @@ def ensemble(
     says. Set `devices` to "cpu" or "gpu" to insist on one of them. Members agree with single runs to rounding; over
     long times, chaotic motion amplifies the difference.
     """
-    if t1 is None and vary is None and devices is None and threads is None and progress is False:
+    if (
+        q1 is None
+        and t1 is None
+        and vary is None
+        and devices is None
+        and threads is None
+        and progress is False
+    ):
         solution = _again(system, method, q0, v0, h, steps, save_every, t0)
         if solution is not None:
             return solution
@@ -251,22 +304,32 @@ def ensemble(
         raise ValueError(f"threads must be a whole number of at least 1, got {threads!r}")
     if not isinstance(system, System):
         check_system(system)  # this raises and says what was expected; shapes are checked on one member later
-    q0, v0, size = member_starts(system, q0, v0, h)
+    check_choice(v0, q1, False)
+    if is_traced((q1,)):
+        raise ValueError(_INSIDE)
+    paired = q1 is not None
+    q0, second, size = member_starts(system, q0, q1 if paired else v0, h, "q1" if paired else "v0")
+    if paired:
+        method = Paired(method, second)
     own = system, method
     system, method = as_arrays(system), as_arrays(method)
     h = np.asarray(h, float)
     if not np.all(np.isfinite(h)) or not np.all(h > 0) or h.shape not in ((), (size,)):
         raise ValueError(f"h must be one positive number or one for each of {size} members, got {h!r}")
-    if is_traced((system, method, q0, v0, h)):
-        raise ValueError(
-            "ensemble runs on numbers; inside jax.jit, jax.grad and jax.vmap use jax.vmap of simulate"
-        )
+    if is_traced((system, method, q0, second, h)):
+        raise ValueError(_INSIDE)
     given, method_given = system, method
     system, method = current((system, method))
     leaves, tree = jax.tree.flatten((system, method, h))
     varied = varied_leaves(system, method, h, size, vary)
+    v0 = checked_pairs(tree, leaves, varied, q0, second, t0) if paired else second
     kept = check_members(tree, leaves, varied, q0, v0, t0)
-    made = {"system": with_kept(given, kept), "method": method_given, "h": h, "save_every": int(save_every)}
+    made = {
+        "system": with_kept(given, kept),
+        "method": method_given.plain,
+        "h": h,
+        "save_every": int(save_every),
+    }
     made["fingerprint"] = fingerprint(made["system"])
     if kept is not None:
         system = current(made["system"])
@@ -296,9 +359,16 @@ def ensemble(
             if wants_kernel(method):
                 tell(system, method, error, above=3)
             rows, report = _by_xla(tree, leaves, varied, start, steps, int(save_every), advance)
-    solution = Trajectory(**_told(rows, report, t), **made, varied=tuple(varied[:-1]))
+    # q1, the last leaf of a method that continues pairs, is no part of the trajectory.
+    plain = varied[: -2 if paired else -1]
+    solution = Trajectory(**_told(rows, report, t), **made, varied=tuple(plain))
     if platform == "cpu" and loop is not None and not any(varied) and not np.any(solution.code):
         _remember(own, solution, loop, ready - began, perf_counter() - ready)
+    if paired and steps:
+        alone = {"h": h, "steps": 1, "t0": t0, "vary": vary, "devices": devices}
+        each = solution if save_every == 1 else ensemble(given, method_given.plain, q0, q1=second, **alone)
+        for i in np.flatnonzero((each.code == Status.OK.code) & (each.steps > 0)):
+            check_row(q0[i], second[i], each.q[i, 1])
     if np.any(solution.code == Status.INTERRUPTED.code):
         missing = int(np.sum(solution.code == Status.INTERRUPTED.code))
         warnings.warn(

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.kernels import making
-from dalembert.methods import Method, State, Status
+from dalembert.methods import Method, Paired, State, Status
 from dalembert.model import (
     Kept,
     System,
@@ -40,6 +40,7 @@ from dalembert.simulation.again import known_run, remember_one
 from dalembert.simulation.differentiable import differentiable_run
 from dalembert.simulation.engines import check_fit, engine, has_kernel, trace_ahead
 from dalembert.simulation.loop import CAPACITY, saved_steps, scan, start_fault
+from dalembert.simulation.pairs import check_choice, check_first_step, checked_pair, is_off_pair, pair_facts
 from dalembert.simulation.passed import kept_by
 from dalembert.simulation.progress import progress_bar
 from dalembert.simulation.trajectory import ConstraintWarning, MotionWarning, SimulationError, Trajectory
@@ -52,8 +53,9 @@ def simulate(
     system: System,
     method: Method,
     q0: Vector,
-    v0: Vector,
+    v0: Vector | None = None,
     *,
+    q1: Vector | None = None,
     h: Any,
     steps: int | None = None,
     t1: float | None = None,
@@ -67,6 +69,8 @@ def simulate(
     """Runs `method` on `system` from (q0, v0) at time t0, for `steps` steps of size h (for EDLA, the first step size).
 
     Instead of `steps` you may give `t1`, the time at which the run ends; it must be a whole number of steps away.
+    Instead of v0 you may give `q1`, the configuration at t0 + h, if the phase space of the method is Q x Q: the run
+    then continues the pair (q0, q1), which must satisfy the discrete constraint if the method has one.
     The trajectory keeps every `save_every`-th state and the last one; row 0 is the start. The start must
     satisfy the constraints; with `project=True` the run starts from the nearest start that does. A run that fails
     raises SimulationError, which says the step, the time and what to try. With `throw=False` the run returns what was
@@ -79,7 +83,7 @@ def simulate(
     answer. If the system does not allow the start (a velocity off the constraint, a mass matrix that is not positive
     definite), all rows are NaN. With `on_failure="hold"` the rows after a failure repeat the last good state.
     """
-    if t1 is None and progress is False and project is False and on_failure == "nan":
+    if q1 is None and t1 is None and progress is False and project is False and on_failure == "nan":
         solution = known_run(system, method, q0, v0, h, steps, save_every, t0)
         if solution is not None:
             return _with_remarks(method, solution)
@@ -89,9 +93,12 @@ def simulate(
         raise ValueError(f'on_failure must be "nan" or "hold", got {on_failure!r}')
     if not isinstance(project, bool):
         raise ValueError(f"project must be True or False, got {project!r}")
-    for name, x in (("q0", q0), ("v0", v0)):
+    for name, x in (("q0", q0), ("v0", v0), ("q1", q1)):
         refuse_masked(name, x)
     steps, save_every = int(number), int(save_every)
+    check_choice(v0, q1, project)
+    if q1 is not None:
+        method, v0 = _paired(system, method, q0, q1, h, t0)
     if is_traced((system, method, q0, v0, h, t0)):
         with _explaining(system):
             q0, v0 = _projected(system, method, q0, v0, t0) if project else (q0, v0)
@@ -107,7 +114,7 @@ def simulate(
         raise SimulationError(solution.message, solution)
     if system.kept is not None and not chosen:
         warnings.warn(redundancy_remark(system, q0, t0), ConstraintWarning, stacklevel=2)
-    return _with_remarks(method, solution)
+    return _with_remarks(method.plain, solution)
 
 
 def _with_remarks(method: Method, solution: Trajectory) -> Trajectory:
@@ -128,11 +135,30 @@ def _known_run(system, method, q0, v0, h, t0, steps, save_every, progress, proje
         q0, v0, h, t0 = (np.asarray(x, float) for x in (q0, v0, h, t0))
         loop = engine(system, method, h)
     start = State.of(q0, v0, t0)
+    if isinstance(method, Paired):
+        check_first_step(loop, start, method)
     ready = time.monotonic()
     solution = _run(loop, system, method, start, h, t0, steps, save_every, progress)
-    if solution.status is Status.OK:
+    if solution.status is Status.OK and not isinstance(method, Paired):
         remember_one(*given, solution, loop, ready - began, time.monotonic() - ready)
     return system, method, solution
+
+
+def _paired(system: Any, method: Any, q0: Any, q1: Any, h: Any, t0: Any) -> tuple[Paired, Any]:
+    """The method that continues the pair, and the velocity at q0."""
+    check_system(system)
+    check_method(method)
+    method.check(system)
+    if not is_traced((system, method, q0, q1, h, t0)):
+        v0 = _outside(system, lambda: checked_pair(system, method, q0, q1, t0, h))
+        return Paired(method, np.asarray(q1, float)), v0
+    _check_shapes(system, q0, np.zeros(system.velocity_dimension))
+    if np.shape(q1) != (system.dimension,):
+        raise ValueError(f"q1 must have shape ({system.dimension},), got {np.shape(q1)}")
+    with _explaining(system):
+        q0, q1, h, t0 = (jnp.asarray(x, float) for x in (q0, q1, h, t0))
+        arrays, paired = as_arrays(system), Paired(as_arrays(method), q1)
+        return paired, paired.method.from_pair(lower(arrays), q0, q1, t0, h)[0].v
 
 
 def _outside(system: Any, work: Callable[[], Any]) -> Any:
@@ -218,6 +244,9 @@ def _traced(system, method, q0, v0, h, t0, steps, save_every, on_failure) -> Tra
         code, residual, done = carry.code, carry.residual, carry.step
     index = jnp.asarray(saved_steps(steps, save_every))
     fault = start_fault(inner[0], q0, v0, t0, inner[1].supports)
+    if isinstance(inner[1], Paired):
+        facts = pair_facts(inner[0], inner[1].method, q0, inner[1].q1, t0, h)
+        fault = jnp.where(is_off_pair(facts), Status.OFF_PAIR.code, fault)
     code = jnp.where(fault == Status.OK.code, code, fault).astype(jnp.int32)
     t = t0 + index * h if rows.t is None else rows.t
     if on_failure == "nan":
@@ -226,7 +255,7 @@ def _traced(system, method, q0, v0, h, t0, steps, save_every, on_failure) -> Tra
         spoilt = jnp.where(lost, jnp.nan, 1.0)
         rows = jax.tree.map(lambda x: x * spoilt.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype), rows)
     end = {"code": code, "steps": done, "residual": residual}
-    made = {"system": system, "method": method, "h": h, "save_every": save_every}
+    made = {"system": system, "method": method.plain, "h": h, "save_every": save_every}
     return Trajectory(**{**rows._asdict(), "t": t}, **end, **made)
 
 
@@ -269,7 +298,7 @@ def _run(loop, system, method, start, h, t0, steps, save_every, progress) -> Tra
     t = float(t0) + index * float(h) if rows.t is None else rows.t
     report = {"code": code, "steps": end.done, "residual": end.residual}
     report = {name: np.asarray(value) for name, value in report.items()}
-    made = {"system": system, "method": method, "h": h, "save_every": save_every}
+    made = {"system": system, "method": method.plain, "h": h, "save_every": save_every}
     return Trajectory(**{**rows._asdict(), "t": t}, **report, **made, fingerprint=fingerprint(system))
 
 
