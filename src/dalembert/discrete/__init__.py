@@ -23,7 +23,6 @@ from dalembert.discrete.lagrangians import (
     DiscreteLagrangian,
     Gauss,
     Midpoint,
-    Retraction,
     Trapezoidal,
     as_lagrangian,
     average_momentum,
@@ -50,6 +49,7 @@ from dalembert.discrete.momenta import (
     spacetime_momentum_residual,
     symplectic_form,
 )
+from dalembert.discrete.on_groups import LeftInvariant, OnGroup, Retraction
 from dalembert.numerics import renamed_names
 
 __all__ = [
@@ -60,7 +60,9 @@ __all__ = [
     "DiscreteConstraint",
     "DiscreteLagrangian",
     "Gauss",
+    "LeftInvariant",
     "Midpoint",
+    "OnGroup",
     "PointConstraint",
     "Retraction",
     "Trapezoidal",

@@ -70,7 +70,8 @@ _LAGRANGIANS: dict[str, Choice] = {
     "gauss": ("discrete_lagrangian", Gauss, _whole),
 }
 _BODIES: dict[str, Choice] = {
-    x: ("discrete_lagrangian", lambda _, x=x: Retraction(x), None) for x in ("exp", "cayley", "mid")
+    **{x: ("discrete_lagrangian", lambda _, x=x: Retraction(x), None) for x in ("exp", "cayley", "mid")},
+    "map": ("discrete_lagrangian", Retraction, lambda _, text: text),
 }
 _POINTS: dict[str, Choice] = {
     "left": ("discrete_constraint", lambda _: PointConstraint(0.0), None),
@@ -80,7 +81,10 @@ _STEPS: dict[str, Choice] = {
     "continuation": ("continuation", lambda _: True, None),
     "unpinned": ("pin", lambda _: False, None),
 }
-_MAPS: dict[str, Choice] = {x: ("retraction", lambda _, x=x: x, None) for x in ("exp", "cayley", "mid")}
+_MAPS: dict[str, Choice] = {
+    **{x: ("retraction", lambda _, x=x: x, None) for x in ("exp", "cayley", "mid")},
+    "map": ("retraction", str, lambda _, text: text),
+}
 _FLIGHTS: dict[str, Choice] = {
     **{x: ("start", lambda _, x=x: x, None) for x in STARTS},
     "restart": ("restart_every", lambda n: n, _whole),
