@@ -426,8 +426,8 @@ class LieGNI(Reflecting):
 def keeps_energy(m: Mechanics, rule: OnGroup) -> bool:
     """Whether a free flight conserves the energy exactly: H(Ad_W^T p) = H(p) for the p that belongs to W.
 
-    This holds for bi-invariant metrics (Theorem 1 of [ferraro2008]), and it may hold for others. The function measures
-    it for a few velocities.
+    This holds for bi-invariant metrics (Theorem 1 of [ferraro2008]), and it may hold for others: for the function of
+    Moser and Veselov it holds for every inertia on SO(3). The function measures it for a few velocities.
     """
     group, h = m.space, jnp.ones(())
     inertia = m.metric(group.identity())
