@@ -217,7 +217,8 @@ def _dips(f: np.ndarray) -> np.ndarray:
 
 @compiled
 def _departing(shared: Any, state: Any, sizes: Array) -> Array:
-    return departing_energies(shared, *state, sizes)
+    q, v, t, h, plus, energy = state
+    return departing_energies(shared, q, v, t, h, plus, energy, sizes)
 
 
 @compiled

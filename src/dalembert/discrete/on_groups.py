@@ -162,8 +162,8 @@ class LeftInvariant(OnGroup):
     is_symmetric=True if l(W^-1; -h) = -l(W; h); the order is then 2. `retraction` names the map in whose coordinates W
     is sought; the solution does not depend on it.
 
-    Equations: [ferraro2008] section 4.2; without constraints, and with l(W) = tr(J (1 - W))/h on SO(3), these are the
-    equations of [moser1991], J W^T - W J = h times the matrix of the momentum in their convention.
+    Equations: [ferraro2008] section 4.2. With l(W) = tr(J (1 - W))/h on SO(3), where I = tr(J) - J, the flight is that
+    of [moser1991]: W J - J W^T = h p^, with p^ the matrix of the cross product with p^-.
     The function sees only W, so its momenta have an error of eps/h.
     """
 
