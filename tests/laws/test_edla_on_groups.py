@@ -198,3 +198,12 @@ def test_what_is_refused_on_groups():
         da.simulate(knife, da.EDLA(Retraction("exp")), *knife.start(), h=0.1, steps=2)
     with pytest.raises(ValueError, match=r"SO\(3\) has no retraction 'mid'; choose one of: exp, cayley"):
         da.simulate(body, da.EDLA(Retraction("mid")), *body.start(), h=0.1, steps=2)
+
+
+def test_saved_and_loaded_with_their_method(tmp_path):
+    body, method = da.zoo.Suslov(), da.EDLA(Retraction("cayley"))
+    sol = da.simulate(body, method, *body.start(), h=H, steps=10)
+    sol.save(tmp_path / "run.zarr")
+    found = da.load(tmp_path / "run.zarr", system=body)
+    assert found.method == method
+    np.testing.assert_array_equal(found.step_data["p_plus"], sol.step_data["p_plus"])

@@ -153,7 +153,7 @@ class Wrong:
 WRONG = {
     Wrong.Bracket: "law 'bracket' fails, ad_x = d/ds",
     Wrong.Adjoint: "law '(conjugation|adjoint)' fails",
-    Wrong.Inverse: "law 'inverse' fails, g g^-1",
+    Wrong.Inverse: "law 'inverse' fails, g g.-1",
     Wrong.Product: "law 'associative' fails",
     Wrong.Exp: "law 'one parameter' fails",
     Wrong.Slope: "law 'fast: slope at zero' fails, d/ds tau.s x. = x at s = 0",
@@ -239,8 +239,8 @@ def test_the_motion_to_machine_precision(exact):
     assert np.ptp(sol.energy()) < 1e-13
 
 
-def test_saved_loaded_and_charted(tmp_path, exact):
-    q0, v0, q, _ = exact
+def test_saved_and_loaded(tmp_path, exact):
+    q0, v0, _, _ = exact
     sol = da.simulate(ROLLER, da.LieGNI("turns"), q0, v0, h=0.05, steps=20)
     path = tmp_path / "run.zarr"
     sol.save(path)
@@ -252,9 +252,6 @@ def test_saved_loaded_and_charted(tmp_path, exact):
     assert da.load(path, system=ROLLER).elements.shape == (21, 2, 2)
     with pytest.raises(ValueError, match="has the coordinates"):
         da.load(path, system=da.zoo.Suslov())
-    chart = da.Chart(ROLLER, q0)
-    near = da.simulate(chart, da.FrameGradient(), jnp.zeros(3), v0, h=0.05, steps=20)
-    assert np.max(np.abs(chart.element(jnp.asarray(near.q[-1])) - q)) < 1e-3  # order 2
     with pytest.raises(
         ValueError, match=r"SL\(2, R\) has no retraction 'mid'; choose one of: exp, cayley, turns"
     ):

@@ -105,11 +105,11 @@ class Group(eqx.Module):
             raise ValueError(
                 f"{self.name} has no retraction {name!r}; choose one of: {', '.join(self.retractions)}"
             )
-        tau = getattr(self, name, None)
-        if not callable(tau):
+        tau: Callable[[Array], Array] | None = getattr(self, name, None)
+        if tau is None:
             raise ValueError(f"{self.name} lists the retraction {name!r}, but has no method {name}(x)")
-        inverse = getattr(self, f"d{name}_inverse", None)
-        return tau, (lambda x: self._inverse_derivative(tau, x)) if inverse is None else inverse
+        inverse: Callable[[Array], Array] | None = getattr(self, f"d{name}_inverse", None)
+        return tau, inverse or (lambda x: self._inverse_derivative(tau, x))
 
     def _slope(self, curve: Callable[[Array], Array], like: Array) -> Array:
         """The derivative at zero of a map from the algebra that takes zero to the identity."""

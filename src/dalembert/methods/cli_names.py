@@ -162,17 +162,17 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
     ),
     "lie-gni": (
         _maker(LieGNI, "lie-gni", {**_MAPS, **_FLIGHTS}),
-        "exp, cayley, mid; half-kick, momentum, exact; restart=N",
+        "exp, cayley, mid, map=NAME; half-kick, momentum, exact; restart=N",
         "geometric nonholonomic integrator on Lie groups",
     ),
     "dla-variational": (
         _maker(VariationalDLA, "dla-variational", {**_LAGRANGIANS, **_BODIES, **_POINTS}),
-        "midpoint, trapezoidal, alpha=A, gauss=S, on groups exp, cayley, mid; left, point=A",
+        "midpoint, trapezoidal, alpha=A, gauss=S, on groups exp, cayley, mid, map=NAME; left, point=A",
         "discrete Lagrange-d'Alembert, any metric",
     ),
     "edla": (
-        _maker(EDLA, "edla", {**_LAGRANGIANS, **_STEPS}),
-        "midpoint, trapezoidal, alpha=A, gauss=S; continuation; unpinned",
+        _maker(EDLA, "edla", {**_LAGRANGIANS, **_BODIES, **_STEPS}),
+        "midpoint, trapezoidal, alpha=A, gauss=S, on groups exp, cayley, mid, map=NAME; continuation; unpinned",
         "discrete Lagrange-d'Alembert with steps that keep the energy; any metric",
     ),
 }
