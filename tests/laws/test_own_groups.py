@@ -258,3 +258,59 @@ def test_saved_and_loaded(tmp_path, exact):
         da.simulate(ROLLER, da.VariationalDLA(Retraction("mid")), q0, v0, h=0.1, steps=2)
     with pytest.raises(ValueError, match="q0 is not an element of SL"):
         da.simulate(ROLLER, da.LieGNI(), 1.1 * np.asarray(q0), v0, h=0.1, steps=2)
+
+
+class Killing(da.GroupSystem):
+    """SL(2, R) with a multiple of its Killing form, which is bi-invariant and indefinite."""
+
+    group = SL2()
+
+    def inertia(self):
+        return jnp.diag(jnp.array([1.0, 1.0, -1.0]))
+
+
+class Minkowski(da.GroupSystem):
+    """The translations of R^{1, 2}."""
+
+    group = da.groups.Rn(3)
+
+    def inertia(self):
+        return jnp.diag(jnp.array([-1.0, 1.0, 1.0]))
+
+
+class Negative(Minkowski):
+    """A mistake: all masses are negative."""
+
+    def inertia(self):
+        return -jnp.eye(3)
+
+
+@pytest.mark.parametrize("kind", [Killing, Minkowski, Negative], ids=lambda x: x.__name__)
+def test_indefinite_metrics_are_refused_with_the_reason(kind):
+    system = kind()
+    with pytest.raises(ValueError, match="must be positive definite") as refused:
+        da.simulate(system, da.LieGNI(), system.group.identity(), [1.0, 0.0, 0.0], h=0.1, steps=2)
+    assert ("pseudo-Riemannian metric is refused too" in str(refused.value)) == (kind is not Negative)
+
+
+def test_the_reason_is_true():
+    """Theorem 1 of [ferraro2008] for the Killing form, in NumPy: the energy is kept for a D that depends on g, if the
+    metric is nondegenerate on D; where it is degenerate there is no projector."""
+    inertia, h = np.diag([1.0, 1.0, -1.0]), 0.1
+    vee = lambda m: np.array([m[0, 0] - m[1, 1], m[0, 1] + m[1, 0], m[0, 1] - m[1, 0]]) / 2
+    form = lambda g: np.array([0.3 + 0.2 * g[0, 1], 0.1 * g[1, 0], 1.0 + 0.1 * g[0, 0]])
+    g, p, energies = np.eye(2), inertia @ np.array([0.4, -0.5, 0.1]), []
+    sizes = []
+    for _ in range(30):
+        sizes.append(np.max(np.abs(p)))
+        energies.append(p @ inertia @ p / 2)  # I^-1 = I
+        w = expm(hat(h * inertia @ p))  # the flight of exp: dexp^-T I xi = I xi for a bi-invariant metric
+        ad = np.stack([vee(w @ hat(e) @ np.linalg.inv(w)) for e in np.eye(3)], axis=1)
+        g, p, a = g @ w, ad.T @ p, form(g @ w)
+        p = p - 2 * a * (a @ inertia @ p) / (a @ inertia @ a)
+    # Rounding of 30 steps relative to the terms that cancel: an indefinite energy does not bound the momenta.
+    assert np.ptp(energies) < 30 * 10 * EPS * max(sizes) ** 2
+    assert np.ptp(sizes) > 0.01
+    assert abs(energies[0]) > 0.1
+    null = np.array([1.0, 0.0, 1.0])
+    assert null @ inertia @ null == 0
