@@ -3,10 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import dalembert as da
-from dalembert.diagnostics import measured_order, variable_step_laws
+from dalembert.diagnostics import energy_roots, measured_order, variable_step_laws
 from dalembert.diagnostics.order import exact_ends
+from dalembert.diagnostics.variable_steps import Samples, _all_zeros
 from dalembert.discrete import AlphaRule, CustomConstraint, CustomLagrangian, PointConstraint, Trapezoidal
 
 Z = da.zoo
@@ -123,12 +125,23 @@ def test_order(name):
     assert abs(order.v - 2) < 0.1
 
 
-def test_asymmetric_rules_are_refused():
-    """Their energies change with h itself, so that each step is a fixed multiple of the last one."""
-    with pytest.raises(ValueError, match=r"symmetric rules, point=0\.25 is not"):
+def ratio_of_steps(system, a, q, v):
+    """(X - 2 (1-a) Y)/(X - 2 a Y) for the particle in V = (x^2 + y^2)/2, with its one-form (-y, 0, 1) and M = 1."""
+    lam = np.array([da.model.acceleration(system, *map(jnp.asarray, x))[1] for x in zip(q, v, strict=True)])
+    flat = np.array([1.0, 1.0, 0.0])
+    reaction = lam * np.stack([-q[:, 1], 0 * q[:, 1], 1 + 0 * q[:, 1]], axis=1)
+    along, kick = np.sum(reaction * flat * q, axis=1), np.sum(reaction**2, axis=1)
+    x = along - np.sum((flat * q) ** 2 + (flat * v) ** 2, axis=1)
+    y = along - kick
+    return (x - 2 * (1 - a) * y) / (x - 2 * a * y)
+
+
+def test_asymmetric_constraints_are_refused():
+    """Each step would be a fixed multiple of the last one."""
+    with pytest.raises(ValueError, match=r"symmetric discrete constraint, point=0\.25 is not.*whatever h is"):
         da.EDLA(discrete_constraint=PointConstraint(0.25))
-    with pytest.raises(ValueError, match=r"CustomLagrangian\(..., is_symmetric=True"):
-        da.EDLA(lambda s, a, b, h: h * s.lagrangian(a, (b - a) / h))
+    with pytest.raises(ValueError, match=r"CustomConstraint\(..., is_symmetric=True"):
+        da.EDLA(discrete_constraint=lambda s, a, b, h: s.constraints(a) @ (b - a) / h)
 
     # What would happen, by one that says it is symmetric and is not: the steps go to zero, and the run says so.
     def lopsided(s, a, b, h):
@@ -148,7 +161,127 @@ def test_asymmetric_rules_are_refused():
         )
         assert sol.status in (da.Status.STEP_LOST, da.Status.NONPOSITIVE_H)
         ends.append(sol.t[-1])
+        # The ratio of neighbouring steps as h goes to zero, from the momentum and energy balances where they meet.
+        ratio = sol.step_data["h"][3:6] / sol.step_data["h"][2:5]
+        expected = ratio_of_steps(PLANE, 0.4, sol.q[2:5], sol.v[2:5])
+        assert np.min(np.abs(expected - 1)) > 5e-3
+        # Steps change by O(h) beside it: 0.04 h to 0.07 h are measured.
+        assert np.max(np.abs(ratio - expected)) < 0.2 * h
     assert abs(ends[1] - ends[0]) < 0.5  # the finer run comes no further
+
+
+LEFT = da.EDLA(lambda s, a, b, h: h * s.lagrangian(a, (b - a) / h))
+
+
+def test_asymmetric_lagrangians_converge():
+    """L_d = h L(q0, u): energy and constraint to rounding, order 1, and h goes as |dV/dt|^(-1/2) along the motion."""
+    errors = []
+    for h in (0.02, 0.01, 0.005):
+        sol = da.simulate(PLANE, LEFT, *PLANE.start(), h=h, steps=round(0.5 / h))
+        assert np.ptp(sol.step_data["E_plus"][1:]) < 1e-13  # rounding of 100 steps
+        assert np.max(sol.constraint_residual()) < 1e-15
+        exact = da.simulate(PLANE, da.Reference(), *PLANE.start(), h=float(sol.t[-1]), steps=1)
+        errors.append(np.max(np.abs(sol.q[-1] - exact.q[-1])))
+        sizes = sol.step_data["h"][1:]
+    assert LEFT.claims(PLANE).order == 1
+    # Quotients of errors for halved steps, whose ends differ by a step; first order is 2.
+    assert [errors[0] / errors[1], errors[1] / errors[2]] == pytest.approx([2, 2], rel=0.15)
+    power = np.abs(np.sum(sol.q[:-1, :2] * sol.v[:-1, :2], axis=1))
+    predicted = np.sqrt(power[0] / power)
+    assert predicted[-1] > 1.25
+    # To O(h): 0.005 times constants of order one; it is the law and not equal steps.
+    assert np.max(np.abs(sizes / sizes[0] / predicted - 1)) < 0.05
+
+
+def test_where_asymmetric_lagrangians_end():
+    """At the zero of F = -dV/dt, which edla_well_posedness finds; the finer the steps, the closer."""
+    posed = da.edla_well_posedness(PLANE, *PLANE.start(), method=LEFT, ahead=3.0)
+    q, v = (np.asarray(x) for x in PLANE.start())
+    # A sixth-order difference over 0.03 of the time in which the motion changes.
+    assert pytest.approx(-(q[0] * v[0] + q[1] * v[1]), rel=1e-7) == posed.G
+    assert len(posed.zeros) == 2
+    assert posed.zeros[0] == posed.zero
+    exact = da.simulate(PLANE, da.Reference(), q, v, h=posed.zero, steps=1)
+    assert abs(np.sum(exact.q[-1, :2] * exact.v[-1, :2])) < 1e-6  # the zoom's line between two samples
+    ends = []
+    for h in (0.02, 0.005):
+        sol = da.simulate(PLANE, LEFT, q, v, h=h, steps=400, throw=False)
+        assert sol.status is da.Status.NO_ROOT
+        assert "F = " in LEFT.hint(sol)
+        ends.append(posed.zero - sol.t[-1])
+    assert 0 < ends[1] < ends[0] < 0.1
+
+
+def test_all_steps_that_keep_the_energy():
+    """Before the zero of G there are two: the next step, and a longer one that comes to meet it. Then there is none."""
+    sol = da.simulate(WELL, da.EDLA(), *WELL.start(), h=0.05, steps=300, throw=False)
+    assert sol.status is da.Status.NO_ROOT
+    last, h = int(sol.steps), sol.step_data["h"]
+    for row in (last - 2, last - 1):
+        found = energy_roots(sol, row)
+        assert found.interval == (h[row] / 10, h[row] * 10)
+        assert found.ratio == pytest.approx(100 ** (1 / 399))
+        assert len(found.h) == 2
+        assert len(found.touching) == 0
+        # The run took the first; both are known to eps E/(h S), here up to 1e-11.
+        assert found.h[0] == pytest.approx(h[row + 1], rel=1e-10)
+        assert found.nearest == found.h[0]
+        assert found.h[1] > 2 * found.h[0]
+    ended = energy_roots(sol)
+    assert len(ended.h) == len(ended.touching) == 0
+    assert 1e-8 < ended.residual < 1e-3  # what a continued step would miss
+    assert "none; searched from" in str(ended)
+    # It is the step that the continuation takes, by a search of its own; a sample is off by half a ratio of 1.16 %.
+    jumped = da.simulate(WELL, da.EDLA(continuation=True), *WELL.start(), h=0.05, steps=last + 1)
+    assert jumped.step_data["h"][-1] == pytest.approx(ended.nearest, rel=0.01)
+    # A coarser search says how coarse it was, and finds the same two.
+    again = energy_roots(sol, last - 1, points=60)
+    assert again.ratio > 1.08
+    np.testing.assert_allclose(again.h, found.h, rtol=1e-9)
+
+
+def test_all_zeros_of_the_indicator():
+    posed = da.edla_well_posedness(WELL, *WELL.start(), ahead=8.0, h=0.05)
+    assert len(posed.zeros) == 4
+    assert posed.zero == posed.zeros[0]
+    # y goes as cos t about the x axis: y'' = -y, so 8 G = |R|^2 - y^2 - y'^2 vanishes where |R|^2 = 0.61, with
+    # R^2 = (x' y')^2/(1 + y^2) and x' = x0' sqrt((1 + y0^2)/(1 + y^2)), the momentum equation of the symmetry.
+    (_, y0, _), (u0, w0, _) = (np.asarray(x) for x in WELL.start())
+
+    def indicator(t):
+        y, w = y0 * np.cos(t) + w0 * np.sin(t), w0 * np.cos(t) - y0 * np.sin(t)
+        return (u0**2 * (1 + y0**2) * w**2 / (1 + y**2) ** 2 - y**2 - w**2) / 8
+
+    t = np.linspace(0, 8, 4001)
+    g = indicator(t)
+    turns = [brentq(indicator, t[i], t[i + 1], xtol=1e-13) for i in np.flatnonzero(g[1:] * g[:-1] < 0)]
+    # Two refinements by 400 samples each, and a line: 8/400^3 times the curvature; differences of G to 1e-8.
+    np.testing.assert_allclose(posed.zeros, turns, atol=1e-6)
+    np.testing.assert_allclose(posed.along, indicator(posed.t), atol=1e-7)
+    assert posed.roots.h == pytest.approx([0.05], rel=1e-10)
+
+
+def test_zeros_without_a_change_of_sign_and_pairs_between_samples():
+    """What a search for changes of sign alone would miss: a double zero is touched, and two near zeros are found."""
+
+    def searched(function, n=40):
+        sample = lambda _, a, b: Samples(np.linspace(a, b, n), function(np.linspace(a, b, n)), [None] * n)
+        return _all_zeros(sample, sample(None, 0.0, 1.0), 6, 1e-9)
+
+    double = lambda x: (x - 0.4321) ** 2 * (1 + x)
+    zeros, touching = searched(double)
+    assert len(zeros) == 0
+    assert touching == pytest.approx([0.4321], abs=1e-4)
+    pair = lambda x: (x - 0.4321) * (x - 0.4322) * (x - 0.9)
+    zeros, touching = searched(pair)
+    assert zeros == pytest.approx([0.4321, 0.4322, 0.9], abs=1e-9)
+    assert len(touching) == 0
+    above = lambda x: (x - 0.4321) ** 2 + 1e-6
+    zeros, touching = searched(above)
+    assert len(zeros) == len(touching) == 0
+    # Nothing is said across places where there is no value.
+    hole = lambda x: np.where(np.abs(x - 0.5) < 0.1, np.nan, x - 0.5)
+    assert len(searched(hole)[0]) == 0
 
 
 def test_time_dependent_order():

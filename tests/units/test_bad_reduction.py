@@ -197,11 +197,10 @@ def test_methods_that_do_not_fit():
         da.simulate(Z.RollingDisk(), disk().method, *Z.RollingDisk().start(), h=0.1, steps=2)
     with pytest.raises(ValueError, match=r"non-conservative forces.*FrameGradient"):
         da.simulate(disk(), da.VariationalDLA(), *disk().start(), h=0.1, steps=2)
-    for method, message in ((da.GNI, "GNI works in coordinates"), (da.EDLA, "EDLA works in coordinates")):
-        with pytest.raises(ValueError, match=message):
-            method(da.discrete.Retraction("exp"))
-    with pytest.raises(ValueError, match="Retraction has no map 'log'"):
-        da.discrete.Retraction("log")
+    with pytest.raises(ValueError, match="GNI works in coordinates"):
+        da.GNI(da.discrete.Retraction("exp"))
+    with pytest.raises(ValueError, match="Retraction has no map 3"):
+        da.discrete.Retraction(3)
     with pytest.raises(ValueError, match="VariationalDLA is defined on Lie groups"):
         da.simulate(
             Z.RollingDisk(),

@@ -56,9 +56,11 @@ from dalembert.diagnostics.stepmap import (
     volume_change,
 )
 from dalembert.diagnostics.variable_steps import (
+    EnergyRoots,
     VariableStepLaws,
     WellPosedness,
     edla_well_posedness,
+    energy_roots,
     variable_step_laws,
 )
 from dalembert.numerics import renamed_names
@@ -72,6 +74,7 @@ __all__ = [
     "DiscreteLaws",
     "Drift",
     "EnergyBalance",
+    "EnergyRoots",
     "Expansion",
     "Fibration",
     "FieldValue",
@@ -105,6 +108,7 @@ __all__ = [
     "drift",
     "edla_well_posedness",
     "energy_balance",
+    "energy_roots",
     "exact_ends",
     "fibration_defects",
     "fitted_order",

@@ -35,7 +35,6 @@ from dalembert.discrete.lagrangians import (
     DiscreteLagrangian,
     Gauss,
     Midpoint,
-    Retraction,
     Trapezoidal,
     as_lagrangian,
     average_momentum,
@@ -66,6 +65,7 @@ from dalembert.discrete.momenta import (
     spacetime_nonholonomic_momentum,
     symplectic_form,
 )
+from dalembert.discrete.on_groups import LeftInvariant, OnGroup, Retraction
 from dalembert.numerics import renamed_names
 
 __all__ = [
@@ -76,7 +76,9 @@ __all__ = [
     "DiscreteConstraint",
     "DiscreteLagrangian",
     "Gauss",
+    "LeftInvariant",
     "Midpoint",
+    "OnGroup",
     "PointConstraint",
     "Retraction",
     "Trapezoidal",

@@ -236,8 +236,12 @@ def check_lagrangian_at(ld: DiscreteLagrangian, m: Mechanics, at: States) -> Non
         if np.median(singular[:, -1]) <= 1e-7 * max(1.0, float(np.median(singular[:, 0]))):
             raise ValueError(
                 f"{name} is not regular: its mixed second derivative D12 L_d, which should be about -M/h, is "
-                f"singular {_where(m, at, i)}. Give it the kinetic energy of every coordinate, as in "
-                "Midpoint(): h L((q0+q1)/2, (q1-q0)/h)"
+                f"singular {_where(m, at, i)}. Give it the kinetic energy of every "
+                + (
+                    "velocity: (h/2) <I u, u> + O(h^2) for W = exp(h u)"
+                    if Trait.GROUP in m.traits
+                    else "coordinate, as in Midpoint(): h L((q0+q1)/2, (q1-q0)/h)"
+                )
             )
         for gap, what in ((first[i], "p^- = -D1 L_d"), (last[i], "p^+ = D2 L_d")):
             off = _left_over(gap, speed, noise, at.h[i])
@@ -245,8 +249,8 @@ def check_lagrangian_at(ld: DiscreteLagrangian, m: Mechanics, at: States) -> Non
                 raise ValueError(
                     f"{name} does not stand for the Lagrangian of {m.label}: as h goes to 0 its momentum {what} "
                     f"differs from M v by {off:.2g} of it, {_where(m, at, i)}. It must be h L + O(h^2), "
-                    "scaled as an action, without terms linear in v or of the form f(q1) - f(q0). Use Midpoint(), or "
-                    "correct it"
+                    "scaled as an action, without terms linear in v or of the form f(q1) - f(q0). Use "
+                    f"{_instead(m)}, or correct it"
                 )
         length = max(float(np.max(np.abs(at.q[i]))), _EPS)
         natural = (
@@ -258,7 +262,7 @@ def check_lagrangian_at(ld: DiscreteLagrangian, m: Mechanics, at: States) -> Non
             raise ValueError(
                 f"{name} does not stand for the Lagrangian of {m.label}: as h goes to 0 its force "
                 f"(D1 L_d + D2 L_d)/h differs from dL/dq by {off:.2g} of it, {_where(m, at, i)}. Use "
-                "Midpoint(), or correct how it depends on the configurations"
+                f"{_instead(m)}, or correct how it depends on the configurations"
             )
     if ld.symmetric:
         short = np.linalg.norm(first, axis=-1) + np.linalg.norm(last, axis=-1)
@@ -410,6 +414,10 @@ def _smallest(rows: np.ndarray) -> float:
     """The smallest singular value of the rows, normalised to length one."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return float(np.linalg.svd(rows / np.where(lengths > 0, lengths, 1), compute_uv=False)[-1])
+
+
+def _instead(m: Mechanics) -> str:
+    return 'Retraction("exp")' if Trait.GROUP in m.traits else "Midpoint()"
 
 
 def _where(m: Mechanics, at: States, i: int) -> str:

@@ -57,7 +57,8 @@ class DiscreteConstraint(eqx.Module):
 class PointConstraint(DiscreteConstraint):
     """A((1-a) q0 + a q1) (q1 - q0)/h = 0: at the midpoint by default, and at the left point for alpha = 0.
 
-    On a Lie group it is ((1-a) A(g0) + a A(g1)) u = 0 for the body velocity u of the step.
+    On a Lie group it is ((1-a) A(g0) + a A(g1)) u = 0 for the body velocity u of the step, each one-form at its own
+    time, and with (1-a) b(g0) + a b(g1) on the right if the constraints are affine.
     """
 
     alpha: float = eqx.field(default=0.5, static=True, converter=plain)
@@ -67,6 +68,9 @@ class PointConstraint(DiscreteConstraint):
             raise ValueError(f"PointConstraint needs alpha between 0 and 1, got {self.alpha!r}")
 
     def over_step(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
+        if Trait.GROUP in m.traits:  # elements have no mean, so the one-forms are taken at both ends
+            first, last = (here.violation(q, u) for here, q in ((m, q0), (m.later(h), q1)))
+            return ((1 - self.alpha) * first + self.alpha * last)[: m.velocity_rows(q0).shape[0]]
         found = super().over_step(m, q0, q1, u, h)
         # The rows, in space and time too, end with the derivatives of position constraints.
         return found[: m.velocity_rows(q0).shape[0]] if Trait.HOLONOMIC in m.traits else found
@@ -81,9 +85,6 @@ class PointConstraint(DiscreteConstraint):
 
     def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         a = self.alpha
-        if Trait.GROUP in m.traits:
-            first, last = (matvec(m.rows(q), u) for q in (q0, q1))
-            return (1 - a) * first + a * last
         return matvec(m.rows((1 - a) * q0 + a * q1), u)
 
 

@@ -5,7 +5,7 @@ energies are right only with the scale of an action.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -13,9 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dalembert.groups import coadjoint
-from dalembert.model import Group, Mechanics, SpaceTime, System, Trait, as_arrays, lower, shape_of
-from dalembert.numerics import Recent, Renamed, current, kind_of, matvec, newton, solve_spd
+from dalembert.model import Mechanics, SpaceTime, System, Trait, as_arrays, lower, shape_of
+from dalembert.numerics import Recent, Renamed, current, kind_of, newton, solve_spd
 
 
 def plain(x: Any) -> Any:
@@ -76,6 +75,9 @@ class DiscreteLagrangian(eqx.Module):
     def cli_name(self) -> str:
         """The name on the command line."""
         return type(self).__name__.lower()
+
+    def check(self, m: Mechanics) -> None:
+        """Refuses a system that its traits alone do not rule out."""
 
     def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
         """L_d(q0, q1)."""
@@ -214,7 +216,8 @@ class CustomLagrangian(DiscreteLagrangian):
 
 
 def check_lagrangian(ld: DiscreteLagrangian, system: System | Mechanics) -> None:
-    """Refuses a discrete Lagrangian that does not return one real number."""
+    """Refuses a discrete Lagrangian that does not return one real number, or that refuses the system itself."""
+    ld.check(lower(system))
     check_value(f"the discrete Lagrangian {ld.cli_name}", ld, system, lambda: ("a number (shape ())", ()))
 
 
@@ -384,68 +387,3 @@ def _legendre(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     bends = np.array([p(x) for p in polynomials]).reshape(stages - 1, stages)
     shifts = np.array([p.integ(lbnd=-1)(x) / 2 for p in polynomials]).reshape(stages - 1, stages)
     return (x + 1) / 2, w / 2, bends, shifts
-
-
-MAPS = ("exp", "cayley", "mid")
-
-
-def _group(m: Mechanics) -> Group:
-    if Trait.GROUP not in m.traits:
-        raise ValueError(
-            f"Retraction is a discrete Lagrangian on Lie groups; {m.label} is given in coordinates"
-        )
-    return m.space
-
-
-def pull(m: Mechanics, q: Array) -> Array:
-    """grad V(q); zero if no potential is given."""
-    return m.potential_gradient(q) if "potential" in m.given else jnp.zeros(())
-
-
-class Retraction(DiscreteLagrangian):
-    """(h/2) <I u, u> - (h/2) (V(g0) + V(g1)) on a Lie group, for g0^-1 g1 = tau(h u).
-
-    tau is exp, the Cayley map, or `mid` on SE(2). Momenta are moved to the identity from the left, so that without a
-    potential p^- = (dtau^-1_{h u})^T I u and p^+ = Ad_W^T p^- with W = tau(h u).
-    """
-
-    name: Literal["exp", "cayley", "mid"] = eqx.field(default="exp", static=True)
-    supports = frozenset({Trait.GROUP, Trait.AFFINE, Trait.TIMED})
-
-    def __check_init__(self):
-        if not is_one_of(self.name, MAPS):
-            raise ValueError(f"Retraction has no map {self.name!r}; choose one of: {', '.join(MAPS)}")
-
-    @property
-    def cli_name(self) -> str:
-        return self.name
-
-    def value(self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array) -> Array:
-        kinetic = 0.5 * h * jnp.sum(u * matvec(m.metric(q0), u))
-        return kinetic - 0.5 * h * (m.potential(q0) + m.potential(q1))
-
-    def moved(self, m: Mechanics, q: Array, u: Array, h: Array) -> Array:
-        group = _group(m)
-        return group.restore(group.multiply(q, group.retraction(self.name)[0](h * u)))
-
-    def velocity(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
-        """The velocity of the step from q0 to q1, found by Newton's method for the remainder of g0^-1 g1."""
-        group = _group(m)
-        tau, _ = group.retraction(self.name)
-        target = group.multiply(group.inverse(q0), q1)
-        guess = group.local(target)
-        x, _ = newton(
-            lambda x: group.local(group.multiply(group.inverse(tau(x)), target)),
-            guess,
-            1 / (jnp.sum(jnp.abs(guess)) + jnp.finfo(q0.dtype).tiny),
-        )
-        return x / h
-
-    def partial_derivatives(
-        self, m: Mechanics, q0: Array, q1: Array, u: Array, h: Array
-    ) -> tuple[Array, Array]:
-        group = _group(m)
-        tau, dtau_inverse = group.retraction(self.name)
-        p = matvec(dtau_inverse(h * u).T, matvec(m.metric(q0), u))
-        pulls = [pull(m, q) for q in (q0, q1)]
-        return -p - 0.5 * h * pulls[0], coadjoint(group, tau(h * u), p) - 0.5 * h * pulls[1]

@@ -7,20 +7,24 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dalembert.numerics import matvec
+from dalembert.numerics import matvec, solve
 
 
 class Group(eqx.Module):
     """A Lie group. Elements g are arrays of `size` numbers, and elements x of the algebra are arrays of `dimension`.
 
-    Subclasses define the names, `identity`, `multiply`, `inverse`, `adjoint` (the matrix of Ad_g), `bracket` (the
-    matrix of ad_x), `exp`, `dexp_inverse` and, if the Cayley map differs from exp, `cayley` with `dcayley_inverse`.
-    The derivative of a map tau is trivialised on the right: d/ds tau(x + s y) = (dtau_x y) tau(x). Integrators need
-    its inverse.
+    Subclasses define the names, `identity`, `multiply`, `inverse`, `exp` and `local`. Everything else follows from
+    these: `adjoint` (the matrix of Ad_g), `bracket` (the matrix of ad_x) and the inverse derivatives of the maps are
+    computed by differentiation, and closed forms that a subclass gives in their place make runs faster. A group whose
+    numbers satisfy equations, as those of a rotation do, also needs `restore` and `defect`.
+    A further map tau is a method of its own name, listed in `retractions`. Its derivative is trivialised on the right:
+    d/ds tau(x + s y) = (dtau_x y) tau(x). A method d<name>_inverse may give the inverse of dtau_x, as `dexp_inverse`
+    does for exp. `check_group` measures whether all of this fits together.
     """
 
     retractions = ("exp", "cayley")
-    """The names of the maps tau from the algebra to the group, with tau(-x) = tau(x)^-1."""
+    """The names of the maps tau from the algebra to the group, with tau(0) = e, tau(x) = exp(x + O(x^2)) and
+    tau(-x) = tau(x)^-1."""
 
     @property
     def name(self) -> str:
@@ -54,31 +58,33 @@ class Group(eqx.Module):
 
     def identity(self) -> Array:
         """The neutral element."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define identity")
 
     def multiply(self, g: Array, k: Array) -> Array:
         """The product g k."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define multiply")
 
     def inverse(self, g: Array) -> Array:
         """The inverse of g."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define inverse")
 
     def adjoint(self, g: Array) -> Array:
         """The matrix of Ad_g, with g exp(x) g^-1 = exp(Ad_g x)."""
-        raise NotImplementedError
+        back = self.inverse(g)
+        return self._slope(lambda x: self.multiply(self.multiply(g, self.exp(x)), back), g)
 
     def bracket(self, x: Array) -> Array:
         """The matrix of ad_x, with ad_x y = [x, y]."""
-        raise NotImplementedError
+        zero = jnp.zeros((), x.dtype)
+        return jax.jvp(lambda s: self.adjoint(self.exp(s * x)), (zero,), (jnp.ones_like(zero),))[1]
 
     def exp(self, x: Array) -> Array:
         """The exponential map."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define exp")
 
     def dexp_inverse(self, x: Array) -> Array:
         """The inverse of the right-trivialised derivative of exp."""
-        raise NotImplementedError
+        return self._inverse_derivative(self.exp, x)
 
     def cayley(self, x: Array) -> Array:
         """The Cayley map (1 - x/2)^-1 (1 + x/2) of the matrix group.
@@ -89,7 +95,9 @@ class Group(eqx.Module):
 
     def dcayley_inverse(self, x: Array) -> Array:
         """The inverse of the right-trivialised derivative of the Cayley map."""
-        return self.dexp_inverse(x)
+        if type(self).cayley is Group.cayley:
+            return self.dexp_inverse(x)
+        return self._inverse_derivative(self.cayley, x)
 
     def retraction(self, name: str) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
         """The map tau of this name, and the inverse of its right-trivialised derivative."""
@@ -97,15 +105,29 @@ class Group(eqx.Module):
             raise ValueError(
                 f"{self.name} has no retraction {name!r}; choose one of: {', '.join(self.retractions)}"
             )
-        return getattr(self, name), getattr(self, f"d{name}_inverse")
+        tau: Callable[[Array], Array] | None = getattr(self, name, None)
+        if tau is None:
+            raise ValueError(f"{self.name} lists the retraction {name!r}, but has no method {name}(x)")
+        inverse: Callable[[Array], Array] | None = getattr(self, f"d{name}_inverse", None)
+        return tau, inverse or (lambda x: self._inverse_derivative(tau, x))
+
+    def _slope(self, curve: Callable[[Array], Array], like: Array) -> Array:
+        """The derivative at zero of a map from the algebra that takes zero to the identity."""
+        return jax.jacfwd(lambda x: self.local(curve(x)))(jnp.zeros(self.dimension, like.dtype))
+
+    def _inverse_derivative(self, tau: Callable[[Array], Array], x: Array) -> Array:
+        """The inverse of the right-trivialised derivative of tau, by differentiation."""
+        back = self.inverse(tau(x))
+        derivative = self._slope(lambda y: self.multiply(tau(x + y), back), x)
+        return solve(derivative, jnp.eye(self.dimension, dtype=x.dtype))
 
     def local(self, g: Array) -> Array:
-        """Coordinates in the algebra of an element near the identity, with the identity as their derivative there."""
-        raise NotImplementedError
+        """Coordinates in the algebra of an element near the identity: zero there, with local(exp(x)) = x + O(x^2)."""
+        raise NotImplementedError(f"{type(self).__name__} does not define local")
 
     def matrix(self, g: Array) -> Array:
         """The element as a matrix; products of elements are products of matrices."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define matrix")
 
     def restore(self, g: Array) -> Array:
         """The nearest element to numbers that rounding has moved off the group."""

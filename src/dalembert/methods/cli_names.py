@@ -70,7 +70,8 @@ _LAGRANGIANS: dict[str, Choice] = {
     "gauss": ("discrete_lagrangian", Gauss, _whole),
 }
 _BODIES: dict[str, Choice] = {
-    x: ("discrete_lagrangian", lambda _, x=x: Retraction(x), None) for x in ("exp", "cayley", "mid")
+    **{x: ("discrete_lagrangian", lambda _, x=x: Retraction(x), None) for x in ("exp", "cayley", "mid")},
+    "map": ("discrete_lagrangian", Retraction, lambda _, text: text),
 }
 _POINTS: dict[str, Choice] = {
     "left": ("discrete_constraint", lambda _: PointConstraint(0.0), None),
@@ -80,7 +81,10 @@ _STEPS: dict[str, Choice] = {
     "continuation": ("continuation", lambda _: True, None),
     "unpinned": ("pin", lambda _: False, None),
 }
-_MAPS: dict[str, Choice] = {x: ("retraction", lambda _, x=x: x, None) for x in ("exp", "cayley", "mid")}
+_MAPS: dict[str, Choice] = {
+    **{x: ("retraction", lambda _, x=x: x, None) for x in ("exp", "cayley", "mid")},
+    "map": ("retraction", str, lambda _, text: text),
+}
 _FLIGHTS: dict[str, Choice] = {
     **{x: ("start", lambda _, x=x: x, None) for x in STARTS},
     "restart": ("restart_every", lambda n: n, _whole),
@@ -158,17 +162,17 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
     ),
     "lie-gni": (
         _maker(LieGNI, "lie-gni", {**_MAPS, **_FLIGHTS}),
-        "exp, cayley, mid; half-kick, momentum, exact; restart=N",
+        "exp, cayley, mid, map=NAME; half-kick, momentum, exact; restart=N",
         "geometric nonholonomic integrator on Lie groups",
     ),
     "dla-variational": (
         _maker(VariationalDLA, "dla-variational", {**_LAGRANGIANS, **_BODIES, **_POINTS}),
-        "midpoint, trapezoidal, alpha=A, gauss=S, on groups exp, cayley, mid; left, point=A",
+        "midpoint, trapezoidal, alpha=A, gauss=S, on groups exp, cayley, mid, map=NAME; left, point=A",
         "discrete Lagrange-d'Alembert, any metric",
     ),
     "edla": (
-        _maker(EDLA, "edla", {**_LAGRANGIANS, **_STEPS}),
-        "midpoint, trapezoidal, alpha=A, gauss=S; continuation; unpinned",
+        _maker(EDLA, "edla", {**_LAGRANGIANS, **_BODIES, **_STEPS}),
+        "midpoint, trapezoidal, alpha=A, gauss=S, on groups exp, cayley, mid, map=NAME; continuation; unpinned",
         "discrete Lagrange-d'Alembert with steps that keep the energy; any metric",
     ),
 }

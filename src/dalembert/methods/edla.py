@@ -92,18 +92,25 @@ class EDLA(Method):
     library are lam = -lam' divided by the mean of the two step sizes. They are those at the beginning of the step that
     ends at a row, to order 2; the first step has the exact multipliers at the start. Without constraints this is the
     symplectic-energy-momentum integrator.
-    L may be any Lagrangian, also one that is not kinetic minus potential energy.
+    L may be any Lagrangian, also one that is not kinetic minus potential energy. On Lie groups, use Retraction("exp")
+    or LeftInvariant(l, is_symmetric=True) as discrete Lagrangian; momenta are then moved to the identity from the left.
     h is the size of the first step only. Steps that conserve the energy exist as long as G keeps its sign
     (`edla_well_posedness`). Near a zero of G there is none, except for a few h that happen to step over it. There the
     run ends with Status.NO_ROOT or Status.NONPOSITIVE_H; the method does not invent a step. `continuation=True`
     continues with the step whose energy error is smallest, and counts such steps. With `pin=True` every step aims for
     the energy of the first step, if the energy is constant; otherwise it aims for the energy of the last step.
+    The discrete Lagrangian need not be symmetric; the order is then 1. The energy with which a step departs then
+    changes to first order in its size, and steps exist as long as this derivative F keeps its sign. If L_d takes V at
+    the left end, then F = -dV/dt, and h is proportional to |F|^(-1/2). The discrete constraint must be symmetric. With
+    a constraint at (1-a) q0 + a q1, the sizes of neighbouring steps would have a ratio that does not tend to one with
+    h: (1-a)/a without a potential, and in general (X - 2 (1-a) Y)/(X - 2 a Y) for the midpoint rule, with
+    X = R . grad V - |grad V|^2 - V''(v, v), Y = R . grad V - |R|^2 and the reaction R.
     Memory: p^+, energies, step sizes. `sol.step_data` has, for the step that ends at each row: h, the Schur complement
     S, G = S/(2h), E_plus (also sol.energy(full=True)), p_plus, continued.
     """
 
     discrete_lagrangian: DiscreteLagrangian = eqx.field(
-        default=Midpoint(), converter=lambda x: as_lagrangian(x, "EDLA")
+        default=Midpoint(), converter=lambda x: as_lagrangian(x, "EDLA", groups=True)
     )
     discrete_constraint: DiscreteConstraint = eqx.field(
         default=PointConstraint(), converter=lambda x: as_constraint(x, "EDLA")
@@ -115,23 +122,22 @@ class EDLA(Method):
 
     @property
     def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The traits that its discrete Lagrangian supports, and Lagrangians of any kind."""
-        return self.discrete_lagrangian.supports | {Trait.GENERAL_LAGRANGIAN}
+        """The traits that its discrete Lagrangian supports and, in coordinates, Lagrangians of any kind."""
+        own = self.discrete_lagrangian.supports
+        return own | {Trait.GENERAL_LAGRANGIAN} if Trait.COORDINATES in own else own
 
     def __check_init__(self):
         for name in ("continuation", "pin"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"EDLA: {name} must be True or False, got {getattr(self, name)!r}")
-        for given, own in (
-            (self.discrete_lagrangian, "CustomLagrangian"),
-            (self.discrete_constraint, "CustomConstraint"),
-        ):
-            if not given.symmetric:
-                raise ValueError(
-                    f"EDLA needs symmetric rules, {given.cli_name} is not: the steps would shrink or grow by a "
-                    "factor each time, whatever h is. If your own functions are symmetric, say so: "
-                    f"{own}(..., is_symmetric=True)"
-                )
+        constraint = self.discrete_constraint
+        if not constraint.symmetric:
+            raise ValueError(
+                f"EDLA needs a symmetric discrete constraint, {constraint.cli_name} is not: the reaction would do no "
+                "work between two steps only if they have a fixed ratio, which differs from one whatever h is, so that "
+                "the steps would shrink or grow by this factor each time. If your own function is symmetric, say so: "
+                "CustomConstraint(..., is_symmetric=True)"
+            )
 
     def beginning(self, m: Mechanics, state: Any, p: Array, energy: Array) -> Start:
         """The quantities that the equations need, at a state with momentum p."""
@@ -223,6 +229,7 @@ class EDLA(Method):
             *sizes,
             enough=enough,
             continuation=self.continuation,
+            symmetric=self.discrete_lagrangian.symmetric,
         )
         continued = found.continued
         h1, x, schur, report = self._polished(m, s, found, scale, last, begun)
@@ -315,14 +322,13 @@ class EDLA(Method):
         g = well_posedness(trajectory.system, self, trajectory.t[-1:], trajectory.q[-1:], trajectory.v[-1:])[
             0
         ]
-        found = (
-            f"the last step had h = {last:.6g} and the Schur complement S = {schur:.3g}; there G = {g:.3g}. "
-        )
+        name = "G" if self.discrete_lagrangian.symmetric else "F"
+        found = f"the last step had h = {last:.6g} and the Schur complement S = {schur:.3g}; there {name} = {g:.3g}. "
         if trajectory.status is Status.STEP_LOST:
-            return f"{found}Where G goes to zero the energy does not determine the step size. Use FrameGradient()"
+            return f"{found}Where {name} goes to zero the energy does not determine the step size. Use FrameGradient()"
         other = "" if self.continuation else ", or EDLA(continuation=True), which does not keep it there"
         return (
-            f"{found}Steps that keep the energy end where G changes sign (edla_well_posedness finds where), for "
+            f"{found}Steps that keep the energy end where {name} changes sign (edla_well_posedness finds where), for "
             f"nearly every h. Use FrameGradient(), which keeps the energy with equal steps{other}"
         )
 
@@ -339,7 +345,8 @@ class EDLA(Method):
 
     def claims(self, system: System) -> Claims:
         m = lower(system)
-        order = 2 if m.constrained else self.discrete_lagrangian.order
+        ld = self.discrete_lagrangian
+        order = ld.order if not m.constrained else 2 if ld.symmetric else 1
         return Claims(order, energy=m.natural, reversible=False, on_constraint=True)
 
     @property
@@ -411,15 +418,16 @@ def search(
     before: Array,
     enough: Array,
     continuation: bool,
+    symmetric: bool = True,
 ) -> Found:
     """The root h of an energy residual near the last step size.
 
     `residual(h, x)` returns the residual e, the other unknowns and a report; a try with a residual of at most `enough`
-    ends the search. For symmetric methods h = -last is always
-    a root; f = e(h)/(h + last) no longer has it, and is nearly linear. A secant method, bounded to changes of 0.3 h at
-    a time, seeks the root of f from last^2/before. If it fails, a scan of 0.1 to 10 times the last step seeks a change
-    of sign, and bisection follows. If there is none, a scan of negative steps decides which kind of failure it is; with
-    `continuation` the step with the smallest residual is taken instead.
+    ends the search. For symmetric rules h = -last is always a root; f = e(h)/(h + last) no longer has it, and is nearly
+    linear. For others f is e itself. A secant method, bounded to changes of 0.3 h at a time, seeks the root of f from
+    last^2/before. If it fails, a scan of 0.1 to 10 times the last step seeks a change of sign, and bisection follows. If
+    there is none, a scan of negative steps decides which kind of failure it is; with `continuation` the step with the
+    smallest residual is taken instead.
     """
     eps = jnp.finfo(x.dtype).eps
     guess = last * jnp.clip(last / before, 0.5, 2.0)
@@ -482,7 +490,7 @@ def search(
         sound = report.converged & jnp.isfinite(e)
         size = jnp.where(sound & (c.h > 0), jnp.abs(e), jnp.inf)
         improved = size < jnp.abs(c.e)
-        f = jnp.where(sound, e / (c.h + last), jnp.nan)
+        f = jnp.where(sound, e / (c.h + last) if symmetric else e, jnp.nan)
         c = c._replace(
             tries=c.tries + 1,
             index=c.index + 1,
@@ -516,14 +524,16 @@ def _where(which: Array, new: Search, old: Search) -> Search:
     return jax.tree.map(partial(lax.select, which), new, old)
 
 
-# The weights of the second difference of order 6, without the middle one, where the residual vanishes.
+# The weights of the first and second differences of order 6, without the middle one.
+_SLOPE = np.array([3 / 4, -3 / 20, 1 / 60])
 _WEIGHTS = np.array([3 / 2, -3 / 20, 1 / 90])
 
 
-def _indicator(shared: Any, t: Array, q: Array, v: Array) -> Array:
-    """Half the second derivative of E^-(h) - lam' omega0 at h = 0, so that S = 2 h G + O(h^2).
+def _indicators(shared: Any, t: Array, q: Array, v: Array) -> tuple[Array, Array]:
+    """The first derivative F of E^-(h) - lam' omega0 at h = 0, and half the second, G: S = F + 2 h G + O(h^2).
 
-    It is computed by differences over step sizes up to a small fraction of the time in which the motion changes.
+    They are computed by differences over step sizes up to a small fraction of the time in which the motion changes. F
+    is zero if the rules are symmetric, or if it is only rounding.
     """
     method, system = shared
     here = system.at(t)
@@ -535,9 +545,49 @@ def _indicator(shared: Any, t: Array, q: Array, v: Array) -> Array:
     guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
     steps = reach * jnp.arange(1, 4) / 3
     energies = jax.vmap(lambda h: method.eliminated(system, s, h, guess)[0])(jnp.concatenate([steps, -steps]))
-    return 0.5 * jnp.sum(jnp.asarray(_WEIGHTS) * (energies[:3] + energies[3:])) / steps[0] ** 2
+    ahead, back = energies[:3], energies[3:]
+    if method.discrete_lagrangian.symmetric:
+        slope, middle = jnp.zeros((), q.dtype), jnp.zeros((), q.dtype)
+    else:
+        slope = jnp.sum(jnp.asarray(_SLOPE) * (ahead - back)) / steps[0]
+        slope = jnp.where(jnp.abs(slope) > _ROUNDING_OF_SLOPE * speed * change, slope, 0.0)
+        # The energy of a step of size zero: E itself for symmetric rules, and what extrapolation gives for others.
+        middle = jnp.sum(jnp.asarray(_MEAN) * (ahead + back))
+    second = jnp.sum(jnp.asarray(_WEIGHTS) * (ahead + back - 2 * middle))
+    return slope, 0.5 * second / steps[0] ** 2
+
+
+# The weights with which the even part of a function at three steps gives its value at zero, to order 6.
+_MEAN = np.array([15, -6, 1]) / 20
+# Differences over 0.03 of the time in which the motion changes lose two digits, and the solver a few more.
+_ROUNDING_OF_SLOPE = 1e-9
 
 
 def well_posedness(system: System, method: Any, t: Any, q: Any, v: Any) -> np.ndarray:
-    """The indicator G of EDLA at rows of states, shape (K,)."""
-    return over_rows(_indicator)((as_arrays(method), lower(as_arrays(system))), t, q, v)
+    """The number on whose sign the next step of EDLA depends, at rows of states, shape (K,).
+
+    It is G for symmetric discrete Lagrangians, and F for others, unless F vanishes in all rows.
+    """
+    shared = as_arrays(method), lower(as_arrays(system))
+    slope, second = over_rows(_indicators)(shared, t, q, v)
+    return slope if np.any(slope) else second
+
+
+def departing_energies(
+    shared: Any, q: Array, v: Array, t: Array, h: Array, plus: Array, energy: Array, sizes: Array
+) -> Array:
+    """The residual of the energy equation for steps of these sizes, after a step of size h that arrived at (q, v) with
+    the momentum `plus`.
+
+    Rows where the other equations were not solved are NaN. For symmetric rules the trivial root -h is divided out.
+    """
+    method, system = shared
+    s = method.beginning(system, State(q, v, t), plus, energy)
+    guess = jnp.concatenate([v, jnp.zeros(s.forms.shape[0], q.dtype)])
+
+    def one(x: Array) -> Array:
+        e, _, report = method.eliminated(system, s, x, guess)
+        f = e / (x + h) if method.discrete_lagrangian.symmetric else e
+        return jnp.where(report.converged, f, jnp.nan)
+
+    return jax.vmap(one)(sizes)

@@ -11,7 +11,9 @@ from jax import Array, lax
 
 from dalembert.discrete import (
     DiscreteLagrangian,
+    LeftInvariant,
     Midpoint,
+    OnGroup,
     Retraction,
     as_lagrangian,
     check_lagrangian,
@@ -19,7 +21,8 @@ from dalembert.discrete import (
     legendre_minus,
     partial_derivatives,
 )
-from dalembert.discrete.lagrangians import MAPS, is_one_of, is_whole, plain, pull
+from dalembert.discrete.lagrangians import is_one_of, is_whole, plain
+from dalembert.discrete.on_groups import MAPS, pull
 from dalembert.groups import coadjoint
 from dalembert.methods.base import Claims, Method, Report, State, nearly_solved, solve_velocity
 from dalembert.methods.legendre import (
@@ -32,7 +35,6 @@ from dalembert.methods.legendre import (
     velocity,
 )
 from dalembert.model import (
-    Group,
     Mechanics,
     System,
     Trait,
@@ -356,86 +358,98 @@ def spelled(name: str, option: str, usual: str, method: Reflecting) -> str:
     return f"{name}:{','.join(options)}" if options else name
 
 
+def _as_rule(given: Any) -> OnGroup:
+    """The discrete Lagrangian on a group that a name, a function of the increment or the value itself stands for."""
+    if isinstance(given, OnGroup):
+        return given
+    if isinstance(given, str):
+        return Retraction(given)
+    if callable(given) and not isinstance(given, type | eqx.Module):
+        return LeftInvariant(given)
+    raise ValueError(
+        f"LieGNI needs a retraction by its name, one of: {', '.join(MAPS)}, or of your own group; or a discrete "
+        f"Lagrangian on groups: Retraction(name), LeftInvariant(l) or a function l(system, w, h); got {given!r}"
+    )
+
+
 class LieGNI(Reflecting):
     """The geometric nonholonomic integrator on a Lie group, for any inertia and body constraint a(g): order 2.
 
-    Equations: [ferraro2008] section 4.2, with L_d(g0, g1) = (h/2) <I xi, xi> for g0^-1 g1 = W = tau(h xi) and
-    momenta moved to the identity from the left:
-        (dtau^-1_{h xi})^T I xi = p_0,   g1 = g0 W,   p^+ = Ad_W^T p_0,   p_1 = (1 - 2 Q(g1)^T) p^+.
-    A potential adds (h/2)(V(g0) + V(g1)) to -L_d, that is, two half kicks. tau is exp, the Cayley map, or `mid` on
-    SE(2). dtau^-1 is trivialised on the right, and Ad^* stands for (Ad_W)^T, without an inverse.
+    Equations: [ferraro2008] section 4.2, with L_d(g0, g1) = l(W), g0^-1 g1 = W, and momenta moved to the identity from
+    the left:
+        p_0 = R_W^* dl(W),   g1 = g0 W,   p^+ = Ad_W^T p_0,   p_1 = (1 - 2 Q(g1)^T) p^+.
+    `retraction` names a map tau, for which l(tau(h xi)) = (h/2) <I xi, xi> and the first equation is
+    (dtau^-1_{h xi})^T I xi = p_0. tau is exp, the Cayley map, `mid` on SE(2), or a map of a user's own group. Any other
+    left-invariant discrete Lagrangian, such as that of Moser and Veselov, is given in its place, as a function
+    l(system, w, h) or as LeftInvariant(l, is_symmetric=True); without the latter the order is 1.
+    A potential adds (h/2)(V(g0) + V(g1)) to -L_d, that is, two half kicks. dtau^-1 is trivialised on the right, and
+    Ad^* stands for (Ad_W)^T, without an inverse.
     Memory: u = I^-1 p; see Reflecting.
     """
 
-    retraction: str = eqx.field(
-        default="exp", static=True, converter=lambda x: x.name if isinstance(x, Retraction) else x
-    )
+    retraction: OnGroup = eqx.field(default=Retraction("exp"), converter=_as_rule)
     supports = frozenset({Trait.GROUP})
 
-    def __check_init__(self):
-        if not isinstance(self.retraction, str):
-            raise ValueError(
-                f"LieGNI needs a retraction by its name, one of: {', '.join(MAPS)}, or as Retraction(name); got "
-                f"{self.retraction!r}"
-            )
-
     def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
-        group = m.space
-        tau, dtau_inverse = group.retraction(self.retraction)
+        group, rule = m.space, self.retraction
         mass = m.metric(q)
         p = matvec(mass, u) - 0.5 * h * pull(m, q)
         guess = solve_spd(mass, p)
 
         def equations(xi):
-            return solve_spd(mass, matvec(dtau_inverse(h * xi).T, matvec(mass, xi)) - p)
+            return solve_spd(mass, rule.increment_momentum(m, xi, h) - p)
 
         size = jnp.sum(jnp.abs(guess)) + jnp.finfo(q.dtype).tiny
-        xi, info = newton(equations, guess, 1 / size)
-        w = tau(h * xi)
+        xi, info = newton(equations, guess, 1 / size, noise=rule.rounding(h) / size)
+        w = rule.increment(m, xi, h)
         q1 = group.restore(group.multiply(q, w))
         arriving = coadjoint(group, w, p) - 0.5 * h * pull(m, q1)
         return q1, solve_spd(mass, arriving), Report(*info)
 
     @property
-    def rule(self) -> Retraction:
-        return Retraction(self.retraction)  # pyright: ignore[reportArgumentType]
+    def rule(self) -> DiscreteLagrangian:
+        return self.retraction
 
     def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
         u = self.rule.velocity(m, q0, q1, h)
         return solve(m.metric(q0), -self.rule.partial_derivatives(m, q0, q1, u, h)[0])
 
+    def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
+        check_rules(system, q0, v0, t0, self.retraction)
+
     def check(self, system: System | Mechanics) -> None:
         super().check(system)
-        lower(system).space.retraction(self.retraction)
+        check_lagrangian(self.retraction, system)
 
     def claims(self, system: System) -> Claims:
         m = lower(system)
         return Claims(
-            2,
+            self.retraction.order,
             energy=self.restart_every is None
             and constant(m, "potential")
-            and keeps_energy(m.space, m.metric(m.space.identity()), self.retraction),
-            reversible=self.restart_every is None,
+            and keeps_energy(m, self.retraction),
+            reversible=self.restart_every is None and self.retraction.symmetric,
             on_constraint=not m.constrained,
             fibred=True,
         )
 
     @property
     def cli_name(self) -> str:
-        return spelled("lie-gni", self.retraction, "exp", self)
+        return spelled("lie-gni", self.retraction.cli_name, "exp", self)
 
 
-def keeps_energy(group: Group, inertia: Array, retraction: str) -> bool:
+def keeps_energy(m: Mechanics, rule: OnGroup) -> bool:
     """Whether a free flight conserves the energy exactly: H(Ad_W^T p) = H(p) for the p that belongs to W.
 
-    This holds for bi-invariant metrics (Theorem 1 of [ferraro2008]), and it may hold for others. The function measures
-    it for a few velocities.
+    This holds for bi-invariant metrics (Theorem 1 of [ferraro2008]), and it may hold for others: for the function of
+    Moser and Veselov it holds for every inertia on SO(3). The function measures it for a few velocities.
     """
-    tau, dtau_inverse = group.retraction(retraction)
+    group, h = m.space, jnp.ones(())
+    inertia = m.metric(group.identity())
     directions = jnp.cos(jnp.arange(3 * group.dimension, dtype=float).reshape(3, -1) * 1.7 + 0.3)
     for x in directions:
-        p = matvec(dtau_inverse(x).T, matvec(inertia, x))
-        after = coadjoint(group, tau(x), p)
+        p = rule.increment_momentum(m, x, h)
+        after = coadjoint(group, rule.increment(m, x, h), p)
         before, after = (jnp.sum(y * solve(inertia, y)) for y in (p, after))
         if not abs(after - before) <= 1e-12 * before:
             return False

@@ -138,7 +138,20 @@ def _check_lagrangian(system: Mechanics, q: np.ndarray, sample: Sample) -> None:
         raise ValueError(
             f"{label}: the mass matrix must be positive definite; its smallest eigenvalue at "
             f"({_at(q, system)}) is {smallest:.3g}. Check that masses and moments of inertia are positive"
+            f"{_of_indefinite(scaled)}"
         )
+
+
+def _of_indefinite(scaled: np.ndarray) -> str:
+    """Why a metric that is only nondegenerate is refused, too; empty if the matrix is not of this kind."""
+    values = np.linalg.eigvalsh(scaled)
+    if not values[0] < 0 < values[-1] or np.min(np.abs(values)) <= 1e-13:
+        return ""
+    return (
+        ". A pseudo-Riemannian metric is refused too: laws such as the energy of LieGNI for bi-invariant metrics need "
+        "only that it is nondegenerate on all velocities and on D, but the solvers of the library measure velocities "
+        "by their kinetic energy"
+    )
 
 
 def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: Sample) -> None:
