@@ -1,5 +1,6 @@
 """Measurements of what a method preserves and of the structure of a system."""
 
+from dalembert.diagnostics.action_angle import ActionAngle, action_angle
 from dalembert.diagnostics.auditing import Audit, audit, compare
 from dalembert.diagnostics.balance import EnergyBalance, energy_balance
 from dalembert.diagnostics.coupled import CoupledSystem
@@ -36,8 +37,14 @@ from dalembert.diagnostics.floquet import (
 )
 from dalembert.diagnostics.growth import Nonholonomy, nonholonomy
 from dalembert.diagnostics.hidden_integral import Latitude, latitude
+from dalembert.diagnostics.nondegeneracy import Nondegeneracy, nondegeneracy
 from dalembert.diagnostics.order import Order, Terms, exact_ends, fitted_order, measured_order, measured_terms
 from dalembert.diagnostics.parasitic import Parasitic, normal_velocity, parasitic_levels, parasitic_mode
+from dalembert.diagnostics.reversible_integrability import (
+    Hypothesis,
+    ReversibleIntegrability,
+    reversible_integrability,
+)
 from dalembert.diagnostics.series import Drift, Verdict, drift, judged_together, running_mean, slope
 from dalembert.diagnostics.stepmap import (
     Fibration,
@@ -60,6 +67,7 @@ from dalembert.diagnostics.variable_steps import (
 from dalembert.numerics import renamed_names
 
 __all__ = [
+    "ActionAngle",
     "Audit",
     "Averaging",
     "CoupledSystem",
@@ -67,14 +75,17 @@ __all__ = [
     "Drift",
     "EnergyBalance",
     "Fibration",
+    "Hypothesis",
     "Involution",
     "Latitude",
     "Linearisation",
     "Motion",
+    "Nondegeneracy",
     "Nonholonomy",
     "Orbit",
     "Order",
     "Parasitic",
+    "ReversibleIntegrability",
     "Start",
     "Structure",
     "Terms",
@@ -83,6 +94,7 @@ __all__ = [
     "Volume",
     "WellPosedness",
     "acceleration",
+    "action_angle",
     "audit",
     "averaging",
     "averaging_symmetry_defect",
@@ -106,6 +118,7 @@ __all__ = [
     "measured_period",
     "measured_terms",
     "momentum_residuals",
+    "nondegeneracy",
     "nonholonomy",
     "normal_velocity",
     "orbit",
@@ -118,6 +131,7 @@ __all__ = [
     "resonance",
     "reversibility",
     "reversibility_defect",
+    "reversible_integrability",
     "running_mean",
     "section",
     "slope",

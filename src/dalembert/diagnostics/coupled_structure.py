@@ -104,6 +104,14 @@ def least_defect(averaged: Averaging) -> float:
     return min(_smallest(samples, s)[0] for s in np.arange(_SAMPLES) / _SAMPLES)
 
 
+def evolution_defect(averaged: Averaging, rho: Float[np.ndarray, "side side"]) -> float:
+    """The largest entry of rho A(theta) + A(-theta) rho over a period, for rho on (kappa x, v, 1)."""
+    samples = over_rows(CoupledSystem.matrix)(
+        averaged.coupled, driver_phases(averaged.coupled, averaged.orbit, _SAMPLES)
+    )
+    return float(np.max(np.abs(rho @ samples + np.roll(samples[::-1], 1, axis=0) @ rho)))
+
+
 def _evolution(averaged: Averaging) -> np.ndarray:
     """The Fourier coefficients of the evolution matrix over one period, without the auxiliary row."""
     xi = driver_phases(averaged.coupled, averaged.orbit, _SAMPLES)
