@@ -40,6 +40,7 @@ from dalembert.diagnostics.hidden_integral import Latitude, latitude
 from dalembert.diagnostics.nondegeneracy import Nondegeneracy, nondegeneracy
 from dalembert.diagnostics.order import Order, Terms, exact_ends, fitted_order, measured_order, measured_terms
 from dalembert.diagnostics.parasitic import Parasitic, normal_velocity, parasitic_levels, parasitic_mode
+from dalembert.diagnostics.periodic import PeriodicAveraging, periodic_averaging
 from dalembert.diagnostics.reversible_integrability import (
     Hypothesis,
     ReversibleIntegrability,
@@ -85,6 +86,7 @@ __all__ = [
     "Orbit",
     "Order",
     "Parasitic",
+    "PeriodicAveraging",
     "ReversibleIntegrability",
     "Start",
     "Structure",
@@ -126,6 +128,7 @@ __all__ = [
     "parasitic_mode",
     "passenger_exponents",
     "passenger_matrices",
+    "periodic_averaging",
     "phase_determinant",
     "rebase",
     "resonance",

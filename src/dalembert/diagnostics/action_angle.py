@@ -213,8 +213,7 @@ def _check_bounded(averaged: Averaging) -> None:
     if not averaged.is_compact:
         raise ValueError(
             f"{averaged.coupled.system.label} has no action-angle variables on this orbit of its driver: the average "
-            "of the passenger's equation is not semisimple with imaginary eigenvalues, so the passenger's motion is not "
-            "bounded"
+            "of the passenger's equation is not semisimple with imaginary eigenvalues, so its motion is not bounded"
         )
 
 

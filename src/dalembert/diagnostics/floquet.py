@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.diagnostics.coupled import CoupledSystem
+from dalembert.kernels import over_rows
 from dalembert.numerics import Vector, compiled, extrapolated_step
 
 # A driver that does not return within this many steps counts as not periodic.
@@ -213,6 +214,15 @@ class Averaging(NamedTuple):
         from scipy.linalg import expm
 
         return self.flow(theta) @ expm(-self.average * theta) @ np.asarray(w, float)
+
+    def evolution(self, count: int) -> np.ndarray:
+        """The evolution matrix at `count` evenly spaced phases of the driver."""
+        xi = driver_phases(self.coupled, self.orbit, count)
+        return over_rows(CoupledSystem.matrix)(self.coupled, xi)
+
+    def based_at(self, shift: float) -> "Averaging":
+        """The same averaging with the period beginning at this phase."""
+        return averaging(self.coupled, *driver_at(self.coupled, self.orbit, shift), self.orbit.step)
 
     @property
     def angles(self) -> int:
