@@ -17,8 +17,8 @@ from dalembert.diagnostics import (
     reversible_integrability,
     section,
 )
-from dalembert.diagnostics.action_angle import _made
-from dalembert.diagnostics.nondegeneracy import _judged
+from dalembert.diagnostics.actions_and_angles import _made
+from dalembert.diagnostics.frequency_map import _judged
 
 
 @cache

@@ -1,6 +1,6 @@
 """Measurements of what a method preserves and of the structure of a system."""
 
-from dalembert.diagnostics.action_angle import ActionAngle, action_angle
+from dalembert.diagnostics.actions_and_angles import ActionAngle, action_angle
 from dalembert.diagnostics.auditing import Audit, audit, compare
 from dalembert.diagnostics.balance import EnergyBalance, energy_balance
 from dalembert.diagnostics.coupled import CoupledSystem
@@ -35,17 +35,17 @@ from dalembert.diagnostics.floquet import (
     resonance,
     section,
 )
+from dalembert.diagnostics.frequency_map import Nondegeneracy, nondegeneracy
 from dalembert.diagnostics.growth import Nonholonomy, nonholonomy
 from dalembert.diagnostics.hidden_integral import Latitude, latitude
-from dalembert.diagnostics.nondegeneracy import Nondegeneracy, nondegeneracy
-from dalembert.diagnostics.order import Order, Terms, exact_ends, fitted_order, measured_order, measured_terms
-from dalembert.diagnostics.parasitic import Parasitic, normal_velocity, parasitic_levels, parasitic_mode
-from dalembert.diagnostics.periodic import PeriodicAveraging, periodic_averaging
-from dalembert.diagnostics.reversible_integrability import (
+from dalembert.diagnostics.hypotheses import (
     Hypothesis,
     ReversibleIntegrability,
     reversible_integrability,
 )
+from dalembert.diagnostics.order import Order, Terms, exact_ends, fitted_order, measured_order, measured_terms
+from dalembert.diagnostics.parasitic import Parasitic, normal_velocity, parasitic_levels, parasitic_mode
+from dalembert.diagnostics.periodic import PeriodicAveraging, periodic_averaging
 from dalembert.diagnostics.series import Drift, Verdict, drift, judged_together, running_mean, slope
 from dalembert.diagnostics.stepmap import (
     Fibration,

@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.diagnostics.action_angle import ActionAngle
+from dalembert.diagnostics.actions_and_angles import ActionAngle
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.coupled_structure import evolution_defect
 from dalembert.diagnostics.floquet import Averaging, averaging
-from dalembert.diagnostics.nondegeneracy import Nondegeneracy, nondegeneracy
+from dalembert.diagnostics.frequency_map import Nondegeneracy, nondegeneracy
 
 # Evolution matrices are known to rounding, and period maps to 1e-11; the defects of systems that are not reversible
 # are a thousand times larger.

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.polynomial import chebyshev
 
-from dalembert.diagnostics.action_angle import ActionAngle, action_angle
+from dalembert.diagnostics.actions_and_angles import ActionAngle, action_angle
 
 # The numbers of orbits, each of whose sets contains the one before.
 _ORBITS = (5, 9, 17, 33, 65)
