@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from dalembert.view.comparison import compare
     from dalembert.view.maps import sweep_map
     from dalembert.view.precision import work_precision
+    from dalembert.view.sections import section_plot
 
 # What takes long to import, and is not needed to run a system of one's own, is imported on first use.
 _PARTS = {"bodies", "diagnostics", "reduction", "zoo"}
@@ -92,6 +93,7 @@ _LATER = {
     "animate": "dalembert.view.animation",
     "compare": "dalembert.view.comparison",
     "sweep_map": "dalembert.view.maps",
+    "section_plot": "dalembert.view.sections",
     "work_precision": "dalembert.view.precision",
 }
 
@@ -160,6 +162,7 @@ __all__ = [
     "reduce",
     "reduction",
     "scene",
+    "section_plot",
     "simulate",
     "start",
     "sweep",
