@@ -176,7 +176,7 @@ class FrameIntegrals(Method):
         """Refuses functions that are not integrals of the exact motion around the start, or that depend on others."""
         m = lower(as_arrays(system))
         q0, v0 = np.asarray(q0, float), np.asarray(v0, float)
-        rates, shares = (np.asarray(x) for x in self._measured(m, q0, v0))
+        rates, rows = (np.asarray(x) for x in self._measured(m, q0, v0))
         good = np.isfinite(rates).all(axis=1)
         for j, f in enumerate(self.integrals):
             name = _name(f)
@@ -192,7 +192,7 @@ class FrameIntegrals(Method):
                     "of the rate of its terms, at random states around the start. FrameIntegrals keeps functions of "
                     "(q, v) that every exact motion keeps"
                 )
-        if float(np.max(shares[good])) < _RANK:
+        if max(map(_share, rows[good])) < _RANK:
             names = ", ".join(map(_name, self.integrals))
             raise ValueError(
                 f"the energy of {m.label} and the integrals {names} depend on each other: their gradients along the "
@@ -200,7 +200,7 @@ class FrameIntegrals(Method):
             )
 
     def _measured(self, m: Mechanics, q0: np.ndarray, v0: np.ndarray) -> tuple[Array, Array]:
-        """At random states, the rates of the integrals relative to their terms, and how much the gradients span."""
+        """At random states, the rates of the integrals relative to their terms, and the unit gradients."""
         random = np.random.default_rng(11)
         shifts = random.uniform(-1, 1, (_STATES, len(q0)))
         shifts[0] = 0.0
@@ -213,7 +213,7 @@ class FrameIntegrals(Method):
             return None
         m = lower(as_arrays(trajectory.system))
         q, v = (np.asarray(x)[-1:] for x in (trajectory.q, trajectory.v))
-        share = float(_at_states(self, m, q, v)[1][0])
+        share = _share(np.asarray(_at_states(self, m, q, v)[1])[0])
         if not share < _NEARLY:
             return None
         return (
@@ -262,6 +262,13 @@ def ratio(x: Array, length: Array) -> Array:
     return jnp.where(moving, x, 0.0) / jnp.where(moving, length, 1.0)
 
 
+def _share(rows: np.ndarray) -> float:
+    """How much unit gradients span: their least singular value, zero if they are more than there are dimensions."""
+    if len(rows) > rows.shape[1] or not np.all(np.isfinite(rows)):
+        return 0.0
+    return float(np.linalg.svd(rows, compute_uv=False)[-1])
+
+
 def _name(function: Integral) -> str:
     name = getattr(function, "__name__", type(function).__name__)
     return "a lambda" if name == "<lambda>" else repr(name)
@@ -269,7 +276,7 @@ def _name(function: Integral) -> str:
 
 @compiled
 def _at_states(method: FrameIntegrals, m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
-    """The rates, relative to their terms, and the least singular value of the unit gradients along D."""
+    """The rates, relative to their terms, and the unit gradients of the energy and of the integrals along D."""
 
     def at(q: Array, v: Array) -> tuple[Array, Array]:
         v = nearest_velocity(m, q, v)
@@ -284,6 +291,6 @@ def _at_states(method: FrameIntegrals, m: Mechanics, q: Array, v: Array) -> tupl
         energy = jnp.concatenate([matvec(basis.T, m.potential_gradient(q)), w])
         rows = jnp.concatenate([energy[None], method._slopes(m, q, w, basis)])
         rows = rows / jnp.sqrt(jnp.sum(rows * rows, axis=1, keepdims=True) + jnp.finfo(q.dtype).tiny)
-        return rates, jnp.linalg.svd(rows, compute_uv=False)[-1]
+        return rates, rows
 
     return jax.vmap(at)(q, v)

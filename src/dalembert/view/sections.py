@@ -33,9 +33,10 @@ def section_plot(runs: Sequence[Trajectory], *, axes: Sequence[Axes] | None = No
     """Draws where runs of a coupled system cross the section of its driver, with one panel for each method.
 
     The view is along the axis of the period map of the first run's driver. There the exact motion turns the passenger
-    u = (kappa x - g, v) by the same angle from one crossing to the next, so its invariant curves are circles, which are
-    drawn as lines; e_1 and e_2 are orthogonal to the axis. The points are those of the runs; a method with invariant curves of its own stays on curves near the
-    circles. All runs must begin with the driver on the same orbit, and the passenger may differ.
+    u = (kappa x - g, v) by the same angle from one crossing to the next, so its invariant curves are circles, which
+    are drawn as lines; e_1 and e_2 are orthogonal to the axis. The points are those of the runs. A method with
+    invariant curves of its own stays on curves near the circles. All runs must begin with the driver on the same orbit,
+    and the passenger may differ.
     """
     if not runs:
         raise ValueError("a section needs one run or more, as in section_plot([sol])")
