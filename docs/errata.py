@@ -4,6 +4,7 @@ import sys
 
 import errata_cortes
 import errata_ferraro
+import errata_modin
 import errata_reduction
 import jax.numpy as jnp
 import numpy as np
@@ -297,7 +298,13 @@ def resonances():
 
 ENTRIES = {
     name.replace("_", "-"): function
-    for part in (globals(), vars(errata_ferraro), vars(errata_cortes), vars(errata_reduction))
+    for part in (
+        globals(),
+        vars(errata_modin),
+        vars(errata_ferraro),
+        vars(errata_cortes),
+        vars(errata_reduction),
+    )
     for name, function in list(part.items())
     if callable(function) and function.__module__ == part["__name__"] and name[0].islower() and name != "main"
 }

@@ -24,6 +24,7 @@ from dalembert.methods import (
     DiscreteGradient,
     FrameCollocation,
     FrameGradient,
+    FrameIntegrals,
     LeapFrog,
     LieGNI,
     Method,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from dalembert.view.comparison import compare
     from dalembert.view.maps import sweep_map
     from dalembert.view.precision import work_precision
+    from dalembert.view.sections import section_plot
 
 # What takes long to import, and is not needed to run a system of one's own, is imported on first use.
 _PARTS = {"bodies", "diagnostics", "reduction", "zoo"}
@@ -98,6 +100,7 @@ _LATER = {
     "animate": "dalembert.view.animation",
     "compare": "dalembert.view.comparison",
     "sweep_map": "dalembert.view.maps",
+    "section_plot": "dalembert.view.sections",
     "work_precision": "dalembert.view.precision",
 }
 
@@ -131,6 +134,7 @@ __all__ = [
     "DiscreteGradient",
     "FrameCollocation",
     "FrameGradient",
+    "FrameIntegrals",
     "GroupSystem",
     "LeapFrog",
     "LieGNI",
@@ -169,6 +173,7 @@ __all__ = [
     "reduce",
     "reduction",
     "scene",
+    "section_plot",
     "simulate",
     "solve_boundary",
     "start",

@@ -4,11 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from equations import coupled as second
+from scipy.integrate import solve_ivp
 from systems import make
 
 import dalembert as da
-from dalembert.diagnostics import measured_period
-from dalembert.diagnostics.hidden_integral import Latitude, axis_and_angle, latitude
+from dalembert.diagnostics import action_angle, measured_period
+from dalembert.diagnostics.hidden_integral import Latitude, axis_and_angle, larger_turn, latitude
 
 # Period, angle and axis of the period map from the section xi = 0 upwards, and the latitude of the start.
 EXPECTED = {
@@ -237,3 +238,65 @@ def test_no_period_is_said():
     for sign in (1, -1):
         assert measured_period(t, sign * 2 * t, 0.0, True) == pytest.approx(np.pi, abs=1e-12)
         assert measured_period(t, sign * np.sin(2 * t), 0.1, False) == pytest.approx(np.pi, rel=1e-3)
+
+
+FORCE = np.array([0.3, -0.2, 0.1])
+
+
+def four():
+    """A passenger with three springs, a force, and a direction that the driver turns in space: SO(4)."""
+
+    def constraint(xi):
+        return jnp.array([[1.0, xi, 0.0], [0.0, 1.0, jnp.sin(xi) + 0.3]])
+
+    return da.CoupledSystem.build(
+        potential=lambda xi: 0.5 * xi**2, constraint=constraint, kappa=np.diag([1.0, 0.8, 1.3]), f=FORCE
+    )
+
+
+def test_four_dimensions():
+    """In R^4 the length of the part in one plane is kept; SciPy's period map has the same plane."""
+    coupled = four()
+    kappa = np.diag([1.0, 0.8, 1.3])
+
+    def direction(xi):
+        k = np.array([xi * (np.sin(xi) + 0.3), -(np.sin(xi) + 0.3), 1.0])
+        return k / np.linalg.norm(k)
+
+    def rate(t, z):
+        c = kappa @ direction(z[0])
+        psi = z[2:].reshape(4, 4)
+        return np.concatenate([[z[1], -z[0]], np.outer(c, psi[3]).ravel(), -c @ psi[:3]])
+
+    start = np.concatenate([[0.0, 1.2], np.eye(4).ravel()])
+    phi = solve_ivp(rate, (0, 2 * np.pi), start, "DOP853", rtol=1e-12, atol=1e-13).y[2:, -1].reshape(4, 4)
+    q0 = np.array([1.0, 0.5, -0.4, 0.0])
+    k0 = direction(0.0)
+    v0 = np.append(0.7 * k0, 1.2)
+    found = Latitude.of(coupled, q0, v0)
+    assert found.orbit.rotation == pytest.approx(phi, abs=1e-9)
+    values, vectors = np.linalg.eig(phi)
+    far = np.argmax(np.abs(np.angle(values)))
+    plane = np.linalg.qr(np.stack([vectors[:, far].real, vectors[:, far].imag], axis=1))[0]
+    assert found.angle == pytest.approx(np.abs(np.angle(values[far])), abs=1e-9)
+    centre = np.linalg.solve(kappa.T, FORCE)
+    u = np.append(kappa @ q0[:3] - centre, 0.7)
+    assert found.start == pytest.approx(np.linalg.norm(plane.T @ u), abs=1e-9)
+    run = da.simulate(coupled.system, da.Reference(), q0, v0, h=0.1, steps=300)
+    times, heights = found.along(run)
+    assert len(times) >= 4
+    # The reference is accurate to 1e-12, the period map to 1e-11.
+    assert np.max(np.abs(heights - found.start)) < 1e-10
+    assert latitude(coupled, run.q[77], run.v[77]) == pytest.approx(found.start, abs=1e-10)
+    variables = action_angle(coupled, 0.0, 1.2)
+    assert np.min(np.abs(variables.actions(q0, v0)[1:] - found.start**2 / 2)) < 1e-10
+    # Each crossing is the one before, turned by the period map; another vector of the same length is not.
+    _, rows = found.crossings(run)
+    assert rows[1:] == pytest.approx(rows[:-1] @ phi.T, abs=1e-8)
+    assert np.max(np.abs(rows[1:] - rows[:-1])) > 0.1
+
+
+def test_planes_that_turn_alike():
+    turn = np.array([[0.0, -1.0], [1.0, 0.0]])
+    with pytest.raises(ValueError, match="same angle"):
+        larger_turn(np.kron(np.eye(2), turn))

@@ -1,5 +1,6 @@
 """Measurements of what a method preserves and of the structure of a system."""
 
+from dalembert.diagnostics.actions_and_angles import ActionAngle, action_angle
 from dalembert.diagnostics.auditing import Audit, audit, compare
 from dalembert.diagnostics.backward_error import BackwardError, Finding, Kept, backward_error
 from dalembert.diagnostics.balance import EnergyBalance, energy_balance
@@ -35,13 +36,20 @@ from dalembert.diagnostics.floquet import (
     resonance,
     section,
 )
+from dalembert.diagnostics.frequency_map import Nondegeneracy, nondegeneracy
 from dalembert.diagnostics.growth import Nonholonomy, nonholonomy
 from dalembert.diagnostics.hidden_integral import Latitude, latitude
+from dalembert.diagnostics.hypotheses import (
+    Hypothesis,
+    ReversibleIntegrability,
+    reversible_integrability,
+)
 from dalembert.diagnostics.modified_driver import CoupledField, Growth, predicted_growth
 from dalembert.diagnostics.modified_field import Expansion, FieldValue, ModifiedField, modified_field
 from dalembert.diagnostics.modified_structure import Form
 from dalembert.diagnostics.order import Order, Terms, exact_ends, fitted_order, measured_order, measured_terms
 from dalembert.diagnostics.parasitic import Parasitic, normal_velocity, parasitic_levels, parasitic_mode
+from dalembert.diagnostics.periodic import PeriodicAveraging, periodic_averaging
 from dalembert.diagnostics.series import Drift, Verdict, drift, judged_together, running_mean, slope
 from dalembert.diagnostics.stepmap import (
     Fibration,
@@ -66,6 +74,7 @@ from dalembert.diagnostics.variable_steps import (
 from dalembert.numerics import renamed_names
 
 __all__ = [
+    "ActionAngle",
     "Audit",
     "Averaging",
     "BackwardError",
@@ -81,16 +90,20 @@ __all__ = [
     "Finding",
     "Form",
     "Growth",
+    "Hypothesis",
     "Involution",
     "Kept",
     "Latitude",
     "Linearisation",
     "ModifiedField",
     "Motion",
+    "Nondegeneracy",
     "Nonholonomy",
     "Orbit",
     "Order",
     "Parasitic",
+    "PeriodicAveraging",
+    "ReversibleIntegrability",
     "Start",
     "Structure",
     "Terms",
@@ -99,6 +112,7 @@ __all__ = [
     "Volume",
     "WellPosedness",
     "acceleration",
+    "action_angle",
     "audit",
     "averaging",
     "averaging_symmetry_defect",
@@ -125,6 +139,7 @@ __all__ = [
     "measured_terms",
     "modified_field",
     "momentum_residuals",
+    "nondegeneracy",
     "nonholonomy",
     "normal_velocity",
     "orbit",
@@ -132,12 +147,14 @@ __all__ = [
     "parasitic_mode",
     "passenger_exponents",
     "passenger_matrices",
+    "periodic_averaging",
     "phase_determinant",
     "predicted_growth",
     "rebase",
     "resonance",
     "reversibility",
     "reversibility_defect",
+    "reversible_integrability",
     "running_mean",
     "section",
     "slope",

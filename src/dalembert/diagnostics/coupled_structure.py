@@ -1,18 +1,42 @@
 """The structure of a coupled system: its group, integrals, angles and reversibility, computed from its functions."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 
 from dalembert.diagnostics.coupled import CoupledSystem
-from dalembert.diagnostics.floquet import Averaging, averaging, driver_at, driver_phases, section
+from dalembert.diagnostics.floquet import averaging, section
 from dalembert.kernels import over_rows
 from dalembert.numerics import Vector
 
 # The threshold for ranks and defects of matrices that are known to rounding.
 _ZERO = 1e-8
 _SAMPLES = 128
+
+
+class Periodic(Protocol):
+    """A linear equation with periodic coefficients: `Averaging`, `PeriodicAveraging`."""
+
+    @property
+    def average(self) -> np.ndarray:
+        """Abar, per unit of theta."""
+        ...
+
+    def evolution(self, count: int) -> np.ndarray:
+        """The matrix at evenly spaced phases, with the row and the column of the auxiliary variable."""
+        ...
+
+    def change(self, u: Any, theta: float) -> np.ndarray:
+        """w(u, theta), for which the equation has constant coefficients."""
+        ...
+
+    def based_at(self, shift: float) -> Self:
+        """The same with the period beginning at another phase."""
+        ...
+
+
+Kind = TypeVar("Kind", bound=Periodic)
 
 
 def lie_algebra(matrices: Any) -> Float[np.ndarray, "basis side side"]:
@@ -76,7 +100,7 @@ class Involution(NamedTuple):
     """The largest entry of rho A + A rho over a period, for rho of norm one; zero if the system is reversible."""
 
 
-def reversibility(averaged: Averaging) -> list[Involution]:
+def reversibility(averaged: Periodic) -> list[Involution]:
     """Every phase about which the reduced system is reversible, with its involution; [modin2020] Lemma 4.3.
 
     Condition (24) is linear in rho, so at each phase its solutions are the kernel of a matrix. The phases are found
@@ -91,23 +115,28 @@ def reversibility(averaged: Averaging) -> list[Involution]:
     for j in np.nonzero((values <= np.roll(values, 1)) & (values <= np.roll(values, -1)))[0]:
         shift = _refine(samples, grid[j])
         value, rho = _smallest(samples, shift)
-        if value < 1e-7 and (rho := _as_involution(rho)) is not None:
+        if value < 1e-7 and (rho := _as_involution(rho, _solutions(samples, shift))) is not None:
             fresh = all(abs((shift - other.shift + 0.5) % 1 - 0.5) > 0.5 / _SAMPLES for other in found)
             if fresh:
                 found.append(Involution(rho, float(np.round(shift % 1, 12) % 1), float(value)))
     return found
 
 
-def least_defect(averaged: Averaging) -> float:
+def least_defect(averaged: Periodic) -> float:
     """The smallest defect of condition (24) over all phases and all rho of norm one; zero for a reversible system."""
     samples = _evolution(averaged)
     return min(_smallest(samples, s)[0] for s in np.arange(_SAMPLES) / _SAMPLES)
 
 
-def _evolution(averaged: Averaging) -> np.ndarray:
-    """The Fourier coefficients of the evolution matrix over one period, without the auxiliary row."""
-    xi = driver_phases(averaged.coupled, averaged.orbit, _SAMPLES)
-    return np.fft.fft(over_rows(CoupledSystem.matrix)(averaged.coupled, xi), axis=0)
+def evolution_defect(averaged: Periodic, rho: Float[np.ndarray, "side side"]) -> float:
+    """The largest entry of rho A(theta) + A(-theta) rho over a period, for rho on (kappa x, v, 1)."""
+    samples = averaged.evolution(_SAMPLES)
+    return float(np.max(np.abs(rho @ samples + np.roll(samples[::-1], 1, axis=0) @ rho)))
+
+
+def _evolution(averaged: Periodic) -> np.ndarray:
+    """The Fourier coefficients of the evolution matrix over one period."""
+    return np.fft.fft(averaged.evolution(_SAMPLES), axis=0)
 
 
 def _shifted(samples: np.ndarray, shift: float) -> np.ndarray:
@@ -116,8 +145,9 @@ def _shifted(samples: np.ndarray, shift: float) -> np.ndarray:
     return np.fft.ifft(samples * np.exp(2j * np.pi * waves * shift)[:, None, None], axis=0).real
 
 
-def _smallest(samples: np.ndarray, shift: float) -> tuple[float, np.ndarray]:
-    """The rho = diag(r, 1) that satisfies (24) best about this phase, and its defect."""
+def _equations(samples: np.ndarray, shift: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(24) for rho = diag(r, 1) as linear equations for r: a matrix that maps r to zero, and, with an affine part, the
+    further rows and what they map r to."""
     forward = _shifted(samples, shift)
     backward = np.roll(forward[::-1], 1, axis=0)
     size = forward.shape[1] - 1
@@ -128,8 +158,17 @@ def _smallest(samples: np.ndarray, shift: float) -> tuple[float, np.ndarray]:
     matrix = rows.reshape(-1, size * size)
     c, d = forward[::4, :size, size], backward[::4, :size, size]
     if np.max(np.abs(c)) > _ZERO:
-        lhs = np.concatenate([matrix, np.einsum("ik,tl->tikl", eye, c).reshape(-1, size * size)])
-        rhs = np.concatenate([np.zeros(len(matrix)), -d.ravel()])
+        return matrix, np.einsum("ik,tl->tikl", eye, c).reshape(-1, size * size), -d.ravel()
+    return matrix, matrix[:0], np.zeros(0)
+
+
+def _smallest(samples: np.ndarray, shift: float) -> tuple[float, np.ndarray]:
+    """The rho = diag(r, 1) that satisfies (24) best about this phase, and its defect."""
+    matrix, affine, wanted = _equations(samples, shift)
+    size = samples.shape[1] - 1
+    if len(affine):
+        lhs = np.concatenate([matrix, affine])
+        rhs = np.concatenate([np.zeros(len(matrix)), wanted])
         r = np.linalg.lstsq(lhs, rhs, rcond=None)[0]
         r = r.reshape(size, size)
         return float(np.max(np.abs(lhs @ r.ravel() - rhs))), r
@@ -158,19 +197,55 @@ def _refine(samples: np.ndarray, start: float) -> float:
     return start + float(found.x)
 
 
-def _as_involution(rho: np.ndarray) -> np.ndarray | None:
-    """rho, scaled so that its square is one and its first large entry positive; None if no scale does that."""
+def _as_involution(rho: np.ndarray, solutions: np.ndarray) -> np.ndarray | None:
+    """rho, scaled so that its square is one, or another solution of (24) whose square is one; None if none is found.
+
+    If r solves (24), r^2 commutes with all A(theta), so every odd function of r is a solution too. One of them is the
+    sign of r, whose square is one. It exists unless r has imaginary eigenvalues.
+    """
     square = rho @ rho
     scale = np.trace(square) / len(rho)
-    if scale <= 0:
+    if scale > 0:
+        scaled = rho / np.sqrt(scale)
+        if np.max(np.abs(scaled @ scaled - np.eye(len(rho)))) <= 1e-5:
+            return scaled
+    if len(solutions) < 2:
         return None
-    rho = rho / np.sqrt(scale)
-    if np.max(np.abs(rho @ rho - np.eye(len(rho)))) > 1e-5:
-        return None
-    return rho
+    draw = np.random.default_rng(3)
+    for _ in range(40):
+        found = _sign(np.tensordot(draw.normal(size=len(solutions)), solutions, axes=1))
+        if found is not None:
+            return found
+    return None
 
 
-def averaging_symmetry_defect(averaged: Averaging, involution: Involution, count: int = 8) -> float:
+def _sign(r: np.ndarray) -> np.ndarray | None:
+    """The sign of a matrix, by Newton's method; None if it has none or rounding spoils it."""
+    r = r / np.linalg.norm(r)
+    for _ in range(60):
+        if not np.linalg.cond(r) < 1e8:
+            return None
+        r, before = 0.5 * (r + np.linalg.inv(r)), r
+        if np.max(np.abs(r - before)) < 1e-14 * np.max(np.abs(r)):
+            break
+    good = np.max(np.abs(r @ r - np.eye(len(r)))) < 1e-9 and np.max(np.abs(r)) < 1e3
+    return r if good else None
+
+
+def _solutions(samples: np.ndarray, shift: float) -> np.ndarray:
+    """An orthonormal basis of the matrices r that satisfy r A(theta) + A(-theta) r = 0 about this phase.
+
+    It is empty with an affine part, where r is unique.
+    """
+    matrix, affine, _ = _equations(samples, shift)
+    size = samples.shape[1] - 1
+    if len(affine):
+        return np.zeros((0, size, size))
+    _, values, vectors = np.linalg.svd(matrix, full_matrices=False)
+    return vectors[values < 1e-6 * max(1.0, values[0])].reshape(-1, size, size)
+
+
+def averaging_symmetry_defect(averaged: Periodic, involution: Involution, count: int = 8) -> float:
     """The largest |w(rho u, -theta) - rho w(u, theta)|, which is zero if the averaging respects the involution.
 
     The map w is `Averaging.change`. The averaging must begin at the involution's phase.
@@ -181,20 +256,19 @@ def averaging_symmetry_defect(averaged: Averaging, involution: Involution, count
         )
     draw = np.random.default_rng(6)
     size = len(involution.rho)
-    rho = np.eye(size + 1)
+    rho = np.eye(len(averaged.average))  # coupled systems have one variable more, which is constant
     rho[:size, :size] = involution.rho
     worst = 0.0
     for _ in range(count):
-        u, theta = np.append(draw.normal(size=size), 1.0), draw.uniform()
+        u, theta = np.append(draw.normal(size=size), np.ones(len(rho) - size)), draw.uniform()
         there, back = averaged.change(u, theta), averaged.change(rho @ u, -theta)
         worst = max(worst, float(np.max(np.abs(back - rho @ there))))
     return worst
 
 
-def rebase(averaged: Averaging, involution: Involution) -> tuple[Averaging, Involution]:
+def rebase(averaged: Kind, involution: Involution) -> tuple[Kind, Involution]:
     """The same averaging and involution, with the period beginning at the involution's phase."""
-    xi, eta = driver_at(averaged.coupled, averaged.orbit, involution.shift)
-    return averaging(averaged.coupled, xi, eta, averaged.orbit.step), involution._replace(shift=0.0)
+    return averaged.based_at(involution.shift), involution._replace(shift=0.0)
 
 
 class Structure(NamedTuple):

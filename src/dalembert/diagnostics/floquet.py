@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.diagnostics.coupled import CoupledSystem
+from dalembert.kernels import over_rows
 from dalembert.numerics import Vector, compiled, extrapolated_step
 
 # A driver that does not return within this many steps counts as not periodic.
@@ -128,10 +129,21 @@ def driver_at(coupled: CoupledSystem, found: Orbit, phase: float) -> tuple[float
 
 def driver_phases(coupled: CoupledSystem, found: Orbit, count: int) -> np.ndarray:
     """xi at `count` evenly spaced phases of the period."""
+    return driver_positions(coupled, found, count)[:, 0]
+
+
+def driver_speed(coupled: CoupledSystem, z: np.ndarray, time: float) -> tuple[np.ndarray, np.ndarray]:
+    """The driver's state after a time that is at most a step, and its rate of change there."""
+    z1, rate = _drive(coupled, np.asarray(z, float), float(time))
+    return np.asarray(z1), np.asarray(rate)
+
+
+def driver_positions(coupled: CoupledSystem, found: Orbit, count: int) -> np.ndarray:
+    """(xi, eta) at `count` evenly spaced phases of the period."""
     parts = max(1, int(np.ceil(found.period / count / found.step)))
     z, values = np.array(found.base), []
     for _ in range(count):
-        values.append(float(z[0]))
+        values.append(z)
         for _ in range(parts):
             z = np.asarray(_drive(coupled, z, found.period / count / parts)[0])
     return np.array(values)
@@ -202,6 +214,15 @@ class Averaging(NamedTuple):
         from scipy.linalg import expm
 
         return self.flow(theta) @ expm(-self.average * theta) @ np.asarray(w, float)
+
+    def evolution(self, count: int) -> np.ndarray:
+        """The evolution matrix at `count` evenly spaced phases of the driver."""
+        xi = driver_phases(self.coupled, self.orbit, count)
+        return over_rows(CoupledSystem.matrix)(self.coupled, xi)
+
+    def based_at(self, shift: float) -> "Averaging":
+        """The same averaging with the period beginning at this phase."""
+        return averaging(self.coupled, *driver_at(self.coupled, self.orbit, shift), self.orbit.step)
 
     @property
     def angles(self) -> int:

@@ -28,6 +28,28 @@ def axis_and_angle(rotation: np.ndarray) -> tuple[np.ndarray, float]:
     return axis / length, float(np.arctan2(length / 2, (np.trace(r) - 1) / 2))
 
 
+def larger_turn(rotation: np.ndarray) -> tuple[np.ndarray, float]:
+    """An orthonormal basis of the plane that a rotation of R^4 turns by the larger angle, and this angle, up to pi."""
+    values, vectors = np.linalg.eigh(
+        (np.asarray(rotation) + np.asarray(rotation).T) / 2
+    )  # two pairs of cosines
+    if values[2] - values[1] < 1e-7:
+        raise ValueError(
+            "the period map turns two planes by the same angle, so neither of them is distinguished"
+        )
+    return vectors[:, :2].T, float(np.arccos(np.clip(values[:2].mean(), -1, 1)))
+
+
+def _turning(rotation: np.ndarray) -> tuple[np.ndarray, float]:
+    """What the latitude is measured by: the axis of a rotation of space, or the plane of one of R^4; and the angle."""
+    return axis_and_angle(rotation) if len(rotation) == 3 else larger_turn(rotation)
+
+
+def _component(axis: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """The component of u along the axis, or the length of its part in the plane."""
+    return u @ axis if axis.ndim == 1 else np.linalg.norm(u @ axis.T, axis=-1)
+
+
 class Latitude(NamedTuple):
     """The latitude integral of the orbit through a state.
 
@@ -35,11 +57,14 @@ class Latitude(NamedTuple):
     driver period. Its component along the axis of this rotation, taken where the driver crosses the section
     in the direction of the orbit, therefore never changes. A constant force f = kappa^T g moves the centre of the
     rotation to kappa x = g.
+    If kappa has rank three, u turns in R^4, where a rotation has two planes instead of an axis. The length of the part
+    of u in the plane that turns by the larger angle is then the integral.
     """
 
     coupled: CoupledSystem
     orbit: Orbit
     axis: np.ndarray
+    """(3,) the axis, or (2, 4) an orthonormal basis of the plane."""
     angle: float
     start: float
     """The latitude of the state, which the exact motion keeps."""
@@ -60,7 +85,7 @@ class Latitude(NamedTuple):
         coupled, _ = _with_axis(system, q)
         found = orbit(coupled, *section(coupled, q, v), h) if found is None else found
         found = _where_it_moves(coupled, found)
-        axis, angle = axis_and_angle(found.rotation)
+        axis, angle = _turning(found.rotation)
         return cls(coupled, found, axis, angle, latitude(coupled, q, v, h))
 
     def length(self, q: Any, v: Any) -> float:
@@ -72,6 +97,14 @@ class Latitude(NamedTuple):
 
         The exact flow, with xi as the independent variable, leads to each crossing from the nearer saved state. Both
         arrays are empty if the run does not cross.
+        """
+        times, u = self.crossings(trajectory)
+        return times, _component(self.axis, u)
+
+    def crossings(self, trajectory: Trajectory) -> tuple[np.ndarray, np.ndarray]:
+        """The times when the run crosses the section, and (kappa x - g, v) there, one row for each crossing.
+
+        For the exact motion, each row is the one before, turned by the period map.
         """
         system, _ = one_run(trajectory, "the latitude")
         coupled = self.coupled
@@ -89,12 +122,12 @@ class Latitude(NamedTuple):
         moves = speed[crossed + 1] > 0 if coupled.is_angle else np.full(len(crossed), True)
         crossed, aims = crossed[moves], aims[moves]
         if not len(crossed):
-            return np.zeros(0), np.zeros(0)
+            return np.zeros(0), np.zeros((0, self.axis.shape[-1]))
         gaps = np.abs(xi[np.stack([crossed, crossed + 1])] - aims)
         nearer = np.where(gaps[0] <= gaps[1], crossed, crossed + 1)
         time, u = over_rows(_to_section)(coupled, q[nearer], v[nearer], way * aims)
         centre = np.append(_with_axis(coupled, q[0])[1], 0.0)
-        return t[nearer] + time, (u - centre) @ self.axis
+        return t[nearer] + time, u - centre
 
 
 def _where_it_moves(coupled: CoupledSystem, found: Orbit) -> Orbit:
@@ -133,10 +166,15 @@ def _with_axis(system: System | CoupledSystem, q: Any) -> tuple[CoupledSystem, n
     coupled = system if isinstance(system, CoupledSystem) else CoupledSystem.of(system, q)
     kappa, f = (np.asarray(x) for x in coupled.linear())
     name = coupled.system.label
-    if len(kappa) != 2:
+    if len(kappa) < 2:
         raise ValueError(
-            f"{name} has no latitude: (kappa x, v) must turn in space, that is kappa of rank 2; here it is of rank "
-            f"{len(kappa)}"
+            f"{name} has no latitude: (kappa x, v) must turn in space or in R^4, that is kappa of rank 2 or 3; here it "
+            f"is of rank {len(kappa)}. action_angle has the integrals of this system"
+        )
+    if len(kappa) > 3:
+        raise ValueError(
+            f"{name} has no latitude: (kappa x, v) must turn in space or in R^4, that is kappa of rank 2 or 3; here it "
+            f"is of rank {len(kappa)}, where there are several such integrals. action_angle has them"
         )
     centre = np.linalg.lstsq(kappa.T, f, rcond=None)[0]
     if np.max(np.abs(kappa.T @ centre - f)) > TOLERANCE * max(1.0, float(np.max(np.abs(f)))):
@@ -157,9 +195,10 @@ def _vector(coupled: CoupledSystem, centre: np.ndarray, q: Any, v: Any) -> tuple
 def latitude(system: System | CoupledSystem, q: Vector, v: Vector, h: float | None = None) -> float:
     """The latitude of a state: the component of (kappa x, v) along the axis of the period map based at (xi, eta).
 
-    It is a first integral. Each call integrates one period of the driver.
+    If kappa has rank three, it is the length of the part in the plane that turns by the larger angle. It is a
+    first integral. Each call integrates one period of the driver.
     """
     coupled, centre = _with_axis(system, q)
     u, xi, eta = _vector(coupled, centre, q, v)
-    axis, _ = axis_and_angle(orbit(coupled, xi, eta, h).rotation)
-    return float(axis @ u)
+    axis, _ = _turning(orbit(coupled, xi, eta, h).rotation)
+    return float(_component(axis, u))

@@ -9,6 +9,7 @@ from dalembert.methods.dla import DLA, DLA01
 from dalembert.methods.edla import EDLA, well_posedness
 from dalembert.methods.frame_collocation import FrameCollocation
 from dalembert.methods.frame_gradient import FrameGradient
+from dalembert.methods.frame_integrals import FrameIntegrals
 from dalembert.methods.gni import GNI, LieGNI, Reflecting, parasitic_amplitude
 from dalembert.methods.leapfrog import LeapFrog
 from dalembert.methods.paired import Paired
@@ -28,6 +29,7 @@ __all__ = [
     "DiscreteGradient",
     "FrameCollocation",
     "FrameGradient",
+    "FrameIntegrals",
     "LeapFrog",
     "LieGNI",
     "Method",

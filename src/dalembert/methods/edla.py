@@ -425,9 +425,9 @@ def search(
     `residual(h, x)` returns the residual e, the other unknowns and a report; a try with a residual of at most `enough`
     ends the search. For symmetric rules h = -last is always a root; f = e(h)/(h + last) no longer has it, and is nearly
     linear. For others f is e itself. A secant method, bounded to changes of 0.3 h at a time, seeks the root of f from
-    last^2/before. If it fails, a scan of 0.1 to 10 times the last step seeks a change of sign, and bisection follows. If
-    there is none, a scan of negative steps decides which kind of failure it is; with `continuation` the step with the
-    smallest residual is taken instead.
+    last^2/before. If it fails, a scan of 0.1 to 10 times the last step seeks a change of sign, and bisection follows.
+    If there is none, a scan of negative steps decides which kind of failure it is; with `continuation` the step with
+    the smallest residual is taken instead.
     """
     eps = jnp.finfo(x.dtype).eps
     guess = last * jnp.clip(last / before, 0.5, 2.0)

@@ -1,0 +1,296 @@
+"""The frame discrete gradient with further integrals of the motion, which it keeps exactly."""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dalembert.discrete import GRADIENTS
+from dalembert.methods.base import Claims, Method, State, Status, solve_velocity
+from dalembert.methods.discrete_gradient import check_gradient
+from dalembert.methods.frame_gradient import turning
+from dalembert.model import (
+    Mechanics,
+    System,
+    Trait,
+    acceleration,
+    as_arrays,
+    lower,
+    nearest_frame,
+    nearest_velocity,
+    orthonormal_frame,
+)
+from dalembert.numerics import compiled, matvec
+
+Integral = Callable[[Array, Array], Array]
+
+_FEW = 3
+"""The number of coordinates up to which the equations of a step are solved with exact Jacobians."""
+_FADES = (1e-9, 1e-3)
+"""The relative length of what a gradient adds to those before it at which the correction for it fades, and the one at
+which the return of rounding errors fades."""
+_STATES = 24
+"""The random states at which a function must be an integral."""
+_RATE = 1e-9
+"""The rate of an integral, relative to that of its terms, that rounding explains."""
+_NEARLY = 1e-3
+"""Below this, a step that was not solved is put down to dependent gradients."""
+_RANK = 1e-7
+"""Gradients count as dependent if they span less than this, relative to their sizes."""
+
+
+class IntegralMemory(NamedTuple):
+    """An orthonormal basis of D at q, the components of the velocity in it, and the energy and the integrals at the
+    start of the run."""
+
+    b: Array
+    w: Array
+    kept: Array
+
+
+class FrameIntegrals(Method):
+    """The frame discrete gradient that keeps given integrals of the motion beside the energy: in D, symmetric, order 2.
+
+    `integrals` are functions of (q, v), each of them constant along every exact motion; others are refused.
+    Equations: v = B w with a frame B of D that is orthonormal for the kinetic metric, qb = (q0+q1)/2,
+    wb = (w0+w1)/2, DV a symmetric discrete gradient, S as in FrameGradient:
+        (q1 - q0, w1 - w0) = h (B(qb) f_q, f_w),   f = F - sum_j e_j (e_j . F),   F = (wb, S wb - B(qb)^T DV).
+    DI_j is the discrete gradient of the integral I_j(q, B(q) w) along D and in w, by Gonzalez' formula
+    [gonzalez1996], so that its product with the step is the change of I_j. The e_j come from the DI_j by making them
+    orthonormal, one after the other, to each other and to the discrete gradient (B^T DV, wb) of the energy, which F
+    is orthogonal to. The step is therefore orthogonal to all of them, so that nothing changes. Without integrals it
+    is the step of FrameGradient, which changes an I_j by O(h^3); the correction is of that size. Displacements are
+    divided by the time tau before they are compared with velocities. Everything is symmetric in the two ends, and the
+    displacement stays in D. What rounding has changed since the start goes back in the next steps.
+    Where the gradients of the energy and the integrals along D are dependent to nine digits, the integrals are not
+    kept. The driver of a coupled system feels its passenger.
+    Memory: the basis, w, and the energy and the integrals at the start.
+    """
+
+    integrals: tuple[Integral, ...] = eqx.field(static=True, converter=lambda x: tuple(x))
+    gradient: Literal["gonzalez", "average", "itoh-abe"] = eqx.field(default="average", static=True)
+    time: float = 1.0
+    """tau, a time that is typical of the motion; displacements are compared with velocities times tau."""
+    supports = Method.supports | {Trait.VARYING_MASS}
+
+    def __check_init__(self):
+        check_gradient("FrameIntegrals", self.gradient)
+        if not self.integrals or not all(map(callable, self.integrals)):
+            raise ValueError(
+                "FrameIntegrals needs one or more functions of (q, v), as in FrameIntegrals((lambda q, v: v[1],)); got "
+                f"{self.integrals!r}. FrameGradient() keeps the energy alone"
+            )
+        if isinstance(self.time, float | int) and not 0 < self.time < np.inf:
+            raise ValueError(
+                f"FrameIntegrals needs a positive time, one that is typical of the motion; got {self.time!r}"
+            )
+
+    def init(self, m: Mechanics, state: State, h: Array) -> IntegralMemory:
+        basis = orthonormal_frame(m, state.q)
+        w = matvec(basis.T, matvec(m.metric(state.q), state.v))
+        return IntegralMemory(basis, w, self._kept(m, state.q, w, self._values(state.q, matvec(basis, w))))
+
+    def _kept(self, m: Mechanics, q: Array, w: Array, values: Array) -> Array:
+        """The energy and the integrals."""
+        return jnp.concatenate([(0.5 * jnp.sum(w * w) + m.potential(q))[None], values])
+
+    def _values(self, q: Array, v: Array) -> Array:
+        return jnp.stack([jnp.asarray(f(q, v), q.dtype) for f in self.integrals])
+
+    def _slopes(self, m: Mechanics, q: Array, w: Array, b: Array) -> Array:
+        """The derivatives of the integrals along D and in w at (q, b w), one row for each."""
+
+        def values(x: Array, w: Array) -> Array:
+            at = q + matvec(b, x)
+            return self._values(at, matvec(nearest_frame(m, at, b), w))
+
+        by_q, by_w = jax.jacrev(values, (0, 1))(jnp.zeros_like(w), w)
+        return jnp.concatenate([by_q, by_w], axis=1)
+
+    def step(self, m: Mechanics, state: State, memory: IntegralMemory, h: Array):
+        q0, b0 = state.q, memory.b
+        n, r = b0.shape
+        v0 = matvec(b0, memory.w)
+        mass0 = m.metric(q0)
+        momentum0 = matvec(mass0, v0)
+        constant = m.has_constant_metric(q0)
+        values0 = self._values(q0, v0)
+        # What rounding has changed since the start, per unit of time.
+        drifts = (self._kept(m, q0, memory.w, values0) - memory.kept) / h
+        tau = jnp.asarray(self.time, q0.dtype)
+
+        def ends(x: Array):
+            """The velocities at the middle that the equations ask for, and the state at the end."""
+            u, y = x[:n], x[n:]
+            qb, q1 = q0 + 0.5 * h * u, q0 + h * u
+            b, mass = nearest_frame(m, qb, b0), m.metric(qb)
+            w0 = memory.w
+            if not constant:  # as in FrameGradient, written as a change
+                w0 = w0 + matvec((nearest_frame(m, q0, b) - b0).T, momentum0)
+            moved, wb = matvec(b.T, matvec(mass, u)), matvec(b.T, matvec(mass, y))
+            w1 = w0 + 2 * (wb - w0)
+            b1 = nearest_frame(m, q1, b)
+            slope = matvec(b.T, GRADIENTS[self.gradient](m.potential, q0, q1, mass))
+            rate = -slope
+            if not m.has_constant_metric(qb):
+                rate = rate + turning(m, qb, b, matvec(b, wb))
+            field = jnp.concatenate([wb / tau, rate])
+            # The gradients in the units in which displacements count as velocities times tau.
+            scale = jnp.concatenate([jnp.full(r, tau), jnp.ones(r, q0.dtype)])
+            step = jnp.concatenate([h * moved, 2 * (wb - w0)]) / scale
+            values1 = self._values(q1, matvec(b1, w1))
+            rows = [jnp.concatenate([slope, wb]) * scale]
+            for row, change in zip(scale * self._slopes(m, qb, wb, b), values1 - values0, strict=True):
+                rows.append(row + step * ratio(change - jnp.sum(row * step), jnp.sum(step * step)))
+            made: list[Array] = []
+            for row, drift in zip(rows, drifts, strict=True):
+                rest = row
+                for other in made:
+                    rest = rest - jnp.sum(rest * other) * other
+                unit, length = _unit(rest)
+                # Where the gradients become dependent, corrections fade.
+                square = jnp.sum(row * row)
+                kept, back = (length**2 / (length**2 + x**2 * square + number.tiny) for x in _FADES)
+                # The energy needs no correction, because F is orthogonal to its gradient.
+                along = kept * jnp.sum(unit * field) if made else 0.0
+                field = field - unit * (along + 0.5 * back * ratio(drift, length))
+                made.append(unit)
+            wanted = jnp.concatenate([matvec(b, tau * field[:r]), matvec(b, w0 + 0.5 * h * field[r:])])
+            return wanted, q1, b1, w1
+
+        def equations(x: Array) -> Array:
+            return x - ends(x)[0]
+
+        number = jnp.finfo(q0.dtype)
+        kick = 0.5 * h * matvec(b0, matvec(b0.T, m.potential_gradient(q0)))
+        guess = jnp.concatenate([v0 - kick, v0 - kick])
+        x, report = solve_velocity(equations, guess, State(q0, v0), h, kick, mass0, near_identity=n > _FEW)
+        _, q1, b1, w1 = ends(x)
+        return state.moved(q1, matvec(b1, w1), h), IntegralMemory(b1, w1, memory.kept), report
+
+    def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
+        """Refuses functions that are not integrals of the exact motion around the start, or that depend on others."""
+        m = lower(as_arrays(system))
+        q0, v0 = np.asarray(q0, float), np.asarray(v0, float)
+        rates, rows = (np.asarray(x) for x in self._measured(m, q0, v0))
+        good = np.isfinite(rates).all(axis=1)
+        for j, f in enumerate(self.integrals):
+            name = _name(f)
+            if good.sum() < _STATES // 2:
+                raise ValueError(
+                    f"the integral {name} is not finite at {_STATES - good.sum()} of {_STATES} random states around "
+                    f"the start of {m.label}, so it cannot be kept"
+                )
+            worst = float(np.max(rates[good, j]))
+            if worst > _RATE:
+                raise ValueError(
+                    f"{name} is not an integral of {m.label}: along the exact motion it changes at up to {worst:.2g} "
+                    "of the rate of its terms, at random states around the start. FrameIntegrals keeps functions of "
+                    "(q, v) that every exact motion keeps"
+                )
+        if max(map(_share, rows[good])) < _RANK:
+            names = ", ".join(map(_name, self.integrals))
+            raise ValueError(
+                f"the energy of {m.label} and the integrals {names} depend on each other: their gradients along the "
+                "constraint are dependent everywhere. Leave out those that follow from the others"
+            )
+
+    def _measured(self, m: Mechanics, q0: np.ndarray, v0: np.ndarray) -> tuple[Array, Array]:
+        """At random states, the rates of the integrals relative to their terms, and the unit gradients."""
+        random = np.random.default_rng(11)
+        shifts = random.uniform(-1, 1, (_STATES, len(q0)))
+        shifts[0] = 0.0
+        pushes = random.normal(size=(_STATES, len(q0)))
+        size = max(float(np.linalg.norm(v0)), 0.1)
+        return _at_states(self, m, q0 + shifts, v0 + size * pushes)
+
+    def hint(self, trajectory: Any) -> str | None:
+        if trajectory.status is not Status.NOT_SOLVED:
+            return None
+        m = lower(as_arrays(trajectory.system))
+        q, v = (np.asarray(x)[-1:] for x in (trajectory.q, trajectory.v))
+        share = _share(np.asarray(_at_states(self, m, q, v)[1])[0])
+        if not share < _NEARLY:
+            return None
+        return (
+            f"the gradients of the energy and of the integrals along the constraint are nearly dependent there (least "
+            f"singular value {share:.1g}), so the integrals do not determine a step. Leave one of them out, or start "
+            "elsewhere"
+        )
+
+    def claims(self, system: System) -> Claims:
+        return Claims(2, True, self._even(system), on_constraint=True)
+
+    def _even(self, system: System) -> bool:
+        """Whether every integral is even or odd in v, so that reversing v maps what is kept to what is kept."""
+        m = lower(as_arrays(system))
+        random = np.random.default_rng(12)
+        n = m.dimension
+        states = [(random.uniform(-1, 1, n), random.normal(size=n)) for _ in range(12)]
+        there, back = (
+            np.array([self._values(jnp.asarray(q), jnp.asarray(sign * v)) for q, v in states])
+            for sign in (1, -1)
+        )
+        fine = np.isfinite(there + back).all(axis=1)
+        there, back = there[fine], back[fine]
+        size = 1e-9 * np.max(np.abs(there) + np.abs(back), axis=0, initial=0.0)
+        even, odd = (np.max(np.abs(there - sign * back), axis=0, initial=0.0) for sign in (1, -1))
+        return bool(fine.any() and np.all(np.minimum(even, odd) <= size))
+
+    def composable(self) -> str | None:
+        return None
+
+    @property
+    def cli_name(self) -> str:
+        return "frame-integrals"
+
+
+def _unit(row: Array) -> tuple[Array, Array]:
+    """The row with length one, or zero, and its length."""
+    square = jnp.sum(row * row)
+    length = jnp.sqrt(jnp.where(square > 0, square, 1.0))
+    return row / length, jnp.where(square > 0, length, 0.0)
+
+
+def ratio(x: Array, length: Array) -> Array:
+    """x / length; zero if the length is zero."""
+    moving = length != 0
+    return jnp.where(moving, x, 0.0) / jnp.where(moving, length, 1.0)
+
+
+def _share(rows: np.ndarray) -> float:
+    """How much unit gradients span: their least singular value, zero if they are more than there are dimensions."""
+    if len(rows) > rows.shape[1] or not np.all(np.isfinite(rows)):
+        return 0.0
+    return float(np.linalg.svd(rows, compute_uv=False)[-1])
+
+
+def _name(function: Integral) -> str:
+    name = getattr(function, "__name__", type(function).__name__)
+    return "a lambda" if name == "<lambda>" else repr(name)
+
+
+@compiled
+def _at_states(method: FrameIntegrals, m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
+    """The rates, relative to their terms, and the unit gradients of the energy and of the integrals along D."""
+
+    def at(q: Array, v: Array) -> tuple[Array, Array]:
+        v = nearest_velocity(m, q, v)
+        push, _ = acceleration(m, q, v)
+        by_q, by_v = jax.jacrev(method._values, (0, 1))(q, v)
+        terms = jnp.concatenate([by_q * v, by_v * push], axis=1)
+        sizes = jnp.sum(jnp.abs(terms), axis=1)
+        rates = jnp.abs(jnp.sum(terms, axis=1)) / jnp.where(sizes > 0, sizes, 1.0)
+        rates = rates + 0 * method._values(q, v)  # not finite where they are not
+        basis = orthonormal_frame(m, q)
+        w = matvec(basis.T, matvec(m.metric(q), v))
+        energy = jnp.concatenate([matvec(basis.T, m.potential_gradient(q)), w])
+        rows = jnp.concatenate([energy[None], method._slopes(m, q, w, basis)])
+        rows = rows / jnp.sqrt(jnp.sum(rows * rows, axis=1, keepdims=True) + jnp.finfo(q.dtype).tiny)
+        return rates, rows
+
+    return jax.vmap(at)(q, v)
