@@ -1,5 +1,6 @@
 """Reduction by symmetry: from a system and a group to a smaller system, and back."""
 
+from dalembert.reduction.allowed import Change, HorizontalSymmetries, Sections, horizontal_symmetries
 from dalembert.reduction.classification import Classification, Spaces, classify, horizontal, spaces
 from dalembert.reduction.discrete import ReducedConstraint, ReducedLagrangian
 from dalembert.reduction.measured import Invariance, invariance
@@ -7,15 +8,19 @@ from dalembert.reduction.reduced import ReducedRheonomicSystem, ReducedSystem
 from dalembert.reduction.reducing import reduce
 
 __all__ = [
+    "Change",
     "Classification",
+    "HorizontalSymmetries",
     "Invariance",
     "ReducedConstraint",
     "ReducedLagrangian",
     "ReducedRheonomicSystem",
     "ReducedSystem",
+    "Sections",
     "Spaces",
     "classify",
     "horizontal",
+    "horizontal_symmetries",
     "invariance",
     "reduce",
     "spaces",
