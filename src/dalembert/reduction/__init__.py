@@ -6,6 +6,7 @@ from dalembert.reduction.discrete import ReducedConstraint, ReducedLagrangian
 from dalembert.reduction.measured import Invariance, invariance
 from dalembert.reduction.reduced import ReducedRheonomicSystem, ReducedSystem
 from dalembert.reduction.reducing import reduce
+from dalembert.reduction.rigidity import Rigidity, rigidity
 
 __all__ = [
     "Change",
@@ -16,6 +17,7 @@ __all__ = [
     "ReducedLagrangian",
     "ReducedRheonomicSystem",
     "ReducedSystem",
+    "Rigidity",
     "Sections",
     "Spaces",
     "classify",
@@ -23,5 +25,6 @@ __all__ = [
     "horizontal_symmetries",
     "invariance",
     "reduce",
+    "rigidity",
     "spaces",
 ]

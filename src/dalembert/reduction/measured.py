@@ -10,6 +10,7 @@ from jax import Array, lax
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import (
     TOLERANCE,
+    Mechanics,
     Symmetry,
     System,
     Trait,
@@ -275,6 +276,23 @@ def continuous(system: System, symmetry: Symmetry, t: Array, q: Array, g: Array)
     return {**found, "L": jnp.maximum(found["L"], change)}
 
 
+def onto_constraint(rule: Rule, here: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array]:
+    """The velocity nearest to u whose step from q satisfies the discrete constraint, and the derivative of that."""
+    if not here.constrained:
+        return u, jnp.zeros((0, u.shape[0]), q.dtype)
+
+    def over(u):
+        return rule.constraint.over_step(here, q, rule.lagrangian.moved(here, q, u, h), u, h)
+
+    def nearer(_, carry):
+        u, _ = carry
+        slope = jax.jacfwd(over)(u)
+        return u - matvec(slope.T, solve_spd(matmul(slope, slope.T), over(u))), slope
+
+    slope = jnp.zeros((here.rows(q).shape[0], u.shape[0]), q.dtype)
+    return lax.fori_loop(0, 6, nearer, (u, slope))
+
+
 @jit_fast_compile
 def _discrete(system: System, symmetry: Symmetry, rule: Rule, s: Sample, h: Array) -> Any:
     def one(s):
@@ -284,16 +302,7 @@ def _discrete(system: System, symmetry: Symmetry, rule: Rule, s: Sample, h: Arra
         def over(q, u):
             return constraint.over_step(here, q, ld.moved(here, q, u, h), u, h)
 
-        u, slope = s.v, jnp.zeros((0, s.v.shape[0]))
-        if here.constrained:
-            slope = jnp.zeros((here.rows(s.q).shape[0], s.v.shape[0]), s.q.dtype)
-
-            def nearer(_, carry):
-                u, _ = carry
-                slope = jax.jacfwd(lambda u: over(s.q, u))(u)
-                return u - matvec(slope.T, solve_spd(matmul(slope, slope.T), over(s.q, u))), slope
-
-            u, slope = lax.fori_loop(0, 6, nearer, (u, slope))  # onto the discrete constraint
+        u, slope = onto_constraint(rule, here, s.q, s.v, h)
         q1 = ld.moved(here, s.q, u, h)
         there = symmetry.act(here, s.g, s.q), symmetry.act(here, s.g, q1)
         w = ld.velocity(here, *there, h)

@@ -3,29 +3,23 @@
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, Trait, as_arrays, check_system, lower
-from dalembert.numerics import Vector, jit_fast_compile, solve
-from dalembert.reduction.cases import Abelian, Chaplygin, Horizontal, Rule
+from dalembert.numerics import Vector
+from dalembert.reduction.cases import Abelian, Chaplygin, Horizontal
 from dalembert.reduction.classification import Classification, classify
 from dalembert.reduction.measured import NEAR, Sample, place, samples, without_redundancy
 from dalembert.reduction.reduced import Note, ReducedRheonomicSystem, ReducedSystem
+from dalembert.reduction.steps import STEP, apart, group_parts, slopes
 
 KINDS = ("chaplygin", "horizontal", "abelian")
 # A relative change of a slope below this counts as none: rounding of derivatives is below it, curvature far above.
 _STRAIGHT = 1e-10
 # A slope below this fraction of the usual one is a rounded zero.
 _SINGULAR = 1e-9
-# Samples of velocities reach 10 and of the algebra 100. With this time, steps are up to one unit and group elements
-# up to ten units long, whatever h is.
-_STEP = 0.1
-# Once Newton's method is near a root, each iteration doubles the number of correct digits.
-_ITERATIONS = 30
 
 
 def reduce(
@@ -78,7 +72,7 @@ def reduce(
     if kind == "abelian":
         return reduced
     given, size = samples(system, symmetry, at), jnp.asarray(h or system.step or 0.1, float)
-    bend, smallest, largest = (np.asarray(x) for x in _slopes(as_arrays(reduced), given, size))
+    bend, smallest, largest = (np.asarray(x) for x in slopes(as_arrays(reduced), given, size))
     near = np.isfinite(smallest[:NEAR]) & np.isfinite(largest[:NEAR])
     usual = np.median(largest[:NEAR][near]) if near.any() else 0.0
     if not (near.any() and np.all(smallest[:NEAR][near] > _SINGULAR * usual)):
@@ -107,7 +101,7 @@ def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) 
     the group's part.
     """
     system, group = reduced.full, reduced.symmetry.group
-    defined, roots, good = (np.asarray(x) for x in _roots(as_arrays(reduced), given, h))
+    defined, roots, good = (np.asarray(x) for x in group_parts(as_arrays(reduced), given, h))
     rule = reduced.rule.discrete_constraint.cli_name
     said = f"{found.reason}. But the discrete constraint {rule} is not a discrete connection: "
     advice = "Use a discrete constraint that has exactly one, such as PointConstraint(0.5)"
@@ -119,15 +113,7 @@ def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) 
             f"({place(system, given.q[i])}) with shape velocity {_shape_velocity(reduced, given.v[i], h)} and h = "
             f"{float(h):.4g}. {advice}"
         )
-    other = roots[:, 1] - roots[:, 0]
-    turns = np.zeros(group.dimension, bool)
-    if (
-        Trait.COORDINATES in lower(system).traits
-    ):  # then the group's part of a step consists of the numbers of an element
-        turns[:] = [x in group.angles for x in group.coordinates]
-    other = np.where(turns, np.remainder(other + np.pi, 2 * np.pi) - np.pi, other)
-    steps = _STEP * np.max(np.abs(given.v), axis=1)
-    off = np.max(np.abs(other), axis=1) / (np.max(np.abs(roots), axis=(1, 2)) + steps)
+    off = apart(reduced, given, roots[:, 0], roots[:, 1])
     # Roots are accurate to rounding times the condition of the equation; another root is far from the first.
     several = np.where(good.all(axis=1) & np.isfinite(off), off, 0.0)
     i = int(np.argmax(several))
@@ -141,7 +127,7 @@ def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) 
 
 
 def _shape_velocity(reduced: Any, v: np.ndarray, h: Any) -> str:
-    kept = _STEP / float(h) * v[np.array(reduced.symmetry.split(reduced.full).shape_velocity, int)]
+    kept = STEP / float(h) * v[np.array(reduced.symmetry.split(reduced.full).shape_velocity, int)]
     return f"({', '.join(f'{x:.4g}' for x in kept)})"
 
 
@@ -210,68 +196,3 @@ def _words(system: System, symmetry: Symmetry, found: Classification, kind: str,
     }
     at_level = "" if kind != "horizontal" else f" mu = {np.atleast_1d(np.asarray(level, float)).tolist()}."
     return f"{found.reason}. {done[kind]}.{at_level}"
-
-
-def _equation(core: Any, s: Sample, h: Any) -> tuple[Any, Any]:
-    """The residual of the equation for the group's part of a step, and its ingredients.
-
-    Steps have the same length for every h.
-    """
-    symmetry, full = core.symmetry, lower(core.full).at(s.t)
-    r, split = symmetry.shape(full, s.q), symmetry.split(full)
-    u = (_STEP / h) * s.v[np.array(split.shape_velocity, int)]
-    rule: Rule = core.discrete
-
-    def missing(w):
-        return core.case.missing(symmetry, full, rule, rule.step(symmetry, full, r, u, w, h), h)
-
-    return missing, (symmetry, full, r, u, (_STEP / h) * s.x)
-
-
-@jit_fast_compile
-def _slopes(core: Any, given: Any, h: Any) -> Any:
-    """The slope of the equation for the group's part of a step.
-
-    Returns the relative change of the slope, and its smallest and largest singular value.
-    """
-
-    def one(s):
-        missing, (*_, w) = _equation(core, s, h)
-        slope, other = jax.vmap(jax.jacfwd(missing))(jnp.stack([w, -0.7 * w]))
-        sizes = jnp.linalg.svd(slope, compute_uv=False)
-        return jnp.max(jnp.abs(other - slope)) / sizes[0], sizes[-1], sizes[0]
-
-    return jax.vmap(one)(given)
-
-
-@jit_fast_compile
-def _roots(core: Any, given: Any, h: Any) -> Any:
-    """The roots of the equation for the group's part of a step, from the usual guess and from another one.
-
-    Returns whether the equation is defined, the two roots, and whether each solves the equation.
-    """
-
-    def one(s):
-        missing, (symmetry, full, r, u, other) = _equation(core, s, h)
-        guess = core.case.group_velocity(symmetry, full, r, u)
-
-        size = jnp.max(jnp.abs(u)) + jnp.max(jnp.abs(guess)) + jnp.max(jnp.abs(other))
-
-        # A fixed number of iterations: a search with a stopping rule takes four times as long to compile.
-        def nearer(i, carry):
-            w, _, defined = carry
-            slope, value = jax.jacfwd(lambda w: (missing(w),) * 2, has_aux=True)(w)
-            change = solve(slope, value)
-            # Only at the first iteration: later ones may diverge out of the domain of the equation.
-            defined = defined & ((i > 0) | jnp.all(jnp.isfinite(value)))
-            return w - change, jnp.max(jnp.abs(change)), defined
-
-        def found(begin):
-            begun = (begin, jnp.inf, jnp.array(True))
-            w, change, defined = lax.fori_loop(0, _ITERATIONS, nearer, begun)
-            return h * w, change < 1e-9 * size, defined
-
-        roots, good, defined = jax.vmap(found)(jnp.stack([guess, other]))
-        return defined[0], roots, good
-
-    return jax.vmap(one)(given)
