@@ -1,21 +1,25 @@
 """The function `reduce`: makes the reduced system and its method from a system, a method and a symmetry."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, Trait, as_arrays, check_system, lower
 from dalembert.numerics import Vector
 from dalembert.reduction.cases import Abelian, Chaplygin, Horizontal
 from dalembert.reduction.classification import Classification, classify
+from dalembert.reduction.connections import check_connection
 from dalembert.reduction.measured import NEAR, Sample, place, samples, without_redundancy
 from dalembert.reduction.reduced import Note, ReducedRheonomicSystem, ReducedSystem
+from dalembert.reduction.stages import horizontal_part, part, rest
 from dalembert.reduction.steps import STEP, apart, group_parts, slopes
 
-KINDS = ("chaplygin", "horizontal", "abelian")
+KINDS = ("chaplygin", "horizontal", "both", "abelian")
 # A relative change of a slope below this counts as none: rounding of derivatives is below it, curvature far above.
 _STRAIGHT = 1e-10
 # A slope below this fraction of the usual one is a rounded zero.
@@ -29,6 +33,7 @@ def reduce(
     *,
     kind: str | None = None,
     level: Any = None,
+    connection: Callable[[Array, Array], Array] | None = None,
     h: float | None = None,
     at: Vector | None = None,
 ) -> ReducedSystem | ReducedRheonomicSystem:
@@ -36,10 +41,13 @@ def reduce(
 
     `method` is VariationalDLA or EDLA. The reduction of a Chaplygin system ("chaplygin") leaves the shapes, and adds
     forces. The reduction by a horizontal symmetry ("horizontal") leaves everything but the group, at the `level` of
-    its momentum (`symmetry.momentum(system, q0, v0)`). By default `classify` finds the kind; kind="abelian" takes any
-    abelian symmetry and eliminates no velocities. Raises ValueError with the reason if something is not invariant or
-    the kind does not apply. Invariance is measured with steps of size h around the start states, or around the
-    configurations `at`.
+    its momentum (`symmetry.momentum(system, q0, v0)`). If a part of the group is horizontal and the rest is Chaplygin
+    ("both"), the system is reduced by the one at its level and then by the other; `project` and `reconstruct` lead
+    from the full system to the last one and back. By default `classify` finds the kind; kind="abelian" takes any
+    abelian symmetry and eliminates no velocities. `connection(q0, q1)` is a discrete connection A_d of your own, which
+    must be e on the discrete constraint of a Chaplygin system; for kind="abelian" any will do. Raises ValueError with
+    the reason if something is not invariant or the kind does not apply. Invariance is measured with steps of size h
+    around the start states, or around the configurations `at`.
     """
     check_system(system)
     if kind is not None and kind not in KINDS:
@@ -52,6 +60,10 @@ def reduce(
     method.check(system)
     system = without_redundancy(system, at)
     found = classify(system, symmetry, method, h=h, at=at)
+    if found.kind == "both" and kind in (None, "both"):
+        if connection is not None:
+            raise ValueError("reduce: a connection of your own is for one stage; reduce in two calls")
+        return _in_two_stages(system, method, symmetry, found, level, h, at)
     kind = _chosen(symmetry, found, kind)
     if not symmetry.split(system).shape:
         raise ValueError(
@@ -61,17 +73,24 @@ def reduce(
     if kind != "horizontal" and level is not None:
         raise ValueError(f"reduce: a level belongs to a horizontal symmetry; this reduction is {kind}")
     if kind == "chaplygin":
-        case = Chaplygin()
+        case = Chaplygin(connection=connection)
     elif kind == "horizontal":
+        if connection is not None:
+            raise ValueError(
+                "reduce: the level of the momentum defines the discrete connection of a horizontal reduction; leave "
+                "out connection"
+            )
         case = Horizontal(level=_level(symmetry, level))
     else:
-        case = Abelian()
+        case = Abelian(connection=connection)
     made = ReducedRheonomicSystem if Trait.TIMED in lower(system).traits else ReducedSystem
     words = _words(system, symmetry, found, kind, level)
     reduced = made(system, symmetry, case, method, Note(words))
+    given, size = samples(system, symmetry, at), jnp.asarray(h or system.step or 0.1, float)
+    if connection is not None:
+        check_connection(reduced, connection, given, size)
     if kind == "abelian":
         return reduced
-    given, size = samples(system, symmetry, at), jnp.asarray(h or system.step or 0.1, float)
     bend, smallest, largest = (np.asarray(x) for x in slopes(as_arrays(reduced), given, size))
     near = np.isfinite(smallest[:NEAR]) & np.isfinite(largest[:NEAR])
     usual = np.median(largest[:NEAR][near]) if near.any() else 0.0
@@ -92,6 +111,26 @@ def reduce(
     if kind == "chaplygin" and not case.linear:
         _check_elements(reduced, given, size, found)
     return reduced
+
+
+def _in_two_stages(
+    system: System, method: Any, symmetry: Symmetry, found: Classification, level: Any, h: Any, at: Any
+) -> ReducedSystem | ReducedRheonomicSystem:
+    """The reduction by the horizontal part of a group at a level, and then by the rest."""
+    chosen = horizontal_part(symmetry, found.horizontal)
+    along = part(symmetry, chosen)
+    if level is None:
+        raise ValueError(
+            f"{found.reason}. Give level=, the momentum of the horizontal part, {along.words}, such as "
+            "Symmetry(...).momentum(system, q0, v0) of that part"
+        )
+    first = reduce(system, method, along, kind="horizontal", level=level, h=h, at=at)
+    others = rest(symmetry, along, system, chosen)
+    if at is not None:
+        at = np.stack([along.shape(system, jnp.asarray(q, float)) for q in np.atleast_2d(at)])
+    second = reduce(first, first.method, others, kind="chaplygin", h=h, at=at)
+    words = Note(f"{found.reason}. In two stages. First: {first.words} Then: {second.words}")
+    return dataclasses.replace(second, note=words, whole=symmetry)
 
 
 def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) -> None:
@@ -178,7 +217,9 @@ def _level(symmetry: Symmetry, level: Any) -> np.ndarray:
     except (TypeError, ValueError):
         given = np.array([np.nan])
     if given.shape != (size,) or not np.all(np.isfinite(given)):
-        raise ValueError(f"reduce: the level must be {size} finite numbers, got {level!r}")
+        raise ValueError(
+            f"reduce: the level must be {size} finite numbers, the momentum of {symmetry.words}; got {level!r}"
+        )
     return given
 
 

@@ -30,5 +30,8 @@ def echelon(rows: np.ndarray) -> np.ndarray:
 def named(xi: np.ndarray, symmetry: Symmetry) -> str:
     """An algebra element written in the names of the coordinates on which the group acts."""
     names = symmetry.on if len(xi) == len(symmetry.on) else symmetry.group.velocities
-    terms = [f"{'' if x == 1 else f'{x:.4g} '}d/d{name}" for x, name in zip(xi, names, strict=True) if x]
+    sizes = [f"{x:.4g}" for x in xi]  # an entry of one may be rounded
+    terms = [
+        f"{'' if x == '1' else f'{x} '}d/d{name}" for x, name in zip(sizes, names, strict=True) if x != "0"
+    ]
     return " + ".join(terms)
