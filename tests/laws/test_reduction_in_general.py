@@ -10,7 +10,7 @@ from reductions import BOTH, CASES, WHEEL, along, off, reduced, runs, start
 
 import dalembert as da
 from dalembert.discrete import Midpoint
-from dalembert.groups import SE2, Product, Rn
+from dalembert.groups import SE2, SO3, Product, Rn
 from dalembert.model import lower
 from dalembert.reduction.stages import part, rest
 
@@ -160,6 +160,84 @@ def test_connections_that_are_refused(what):
 def test_a_level_has_a_connection_already():
     with pytest.raises(ValueError, match="the level of the momentum defines the discrete connection"):
         da.reduce(WHEELED, V, WHEEL, level=LEVEL, connection=lambda q0, q1: q1[3:] - q0[3:])
+
+
+class Body(da.System):
+    """A body in the plane with a hinge phi, whose position changes its mass matrix in the frame of the body."""
+
+    coordinates = ("x", "y", "theta", "phi")
+
+    def metric(self, q):
+        c, s = jnp.cos(q[2]), jnp.sin(q[2])
+        turn = jnp.eye(4).at[:2, :2].set(jnp.array([[c, s], [-s, c]]))
+        zero, a, b = 0.0 * q[3], 2 + 0.3 * jnp.cos(q[3]), 0.4 * jnp.sin(q[3])
+        rows = [[a, zero, zero, 0.3], [zero, 1.5, b, zero], [zero, b, 0.8, 0.2], [0.3, zero, 0.2, 0.5]]
+        return turn.T @ jnp.stack([jnp.stack(jnp.broadcast_arrays(*row)) for row in rows]) @ turn
+
+    def potential(self, q):
+        return 0.5 * q[3] ** 2
+
+
+class Cat(da.GroupSystem):
+    """A body that turns in space, with two parts that move in it; a method on a group needs a constant mass matrix."""
+
+    group = Product(SO3(), Rn(2))
+
+    def inertia(self):
+        own, mixed = jnp.diag(jnp.array([1.0, 1.4, 1.9])), jnp.array([[0.2, 0.1], [0.3, 0.0], [0.0, 0.25]])
+        return jnp.concatenate([jnp.concatenate([own, mixed], 1), jnp.concatenate([mixed.T, jnp.eye(2)], 1)])
+
+    def potential(self, q):
+        return 0.5 * jnp.sum((q[9:] - 0.3) ** 2)
+
+
+LEVELS = {
+    "still in the plane": (Body(), "x y theta", [0.1, 0.2, 0.3, 0.8], [0.4], [0.0, 0.0, 0.0], V),
+    "turning in the plane": (Body(), "x y theta", [0.1, 0.2, 0.3, 0.8], [0.4], [0.0, 0.0, 0.5], V),
+    "falling cat": (
+        Cat(),
+        " ".join(SO3().coordinates),
+        [*np.asarray(SO3().exp(jnp.array([0.3, -0.2, 0.5]))), 0.9, -0.5],
+        [0.4, 0.7],
+        [0.0, 0.0, 0.0],
+        da.VariationalDLA(da.discrete.Retraction("cayley")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_groups_that_are_not_abelian_at_levels_that_they_keep(name):
+    """SE(2) keeps the momentum (0, 0, L), and every group keeps zero; the momentum then does not turn, and steps are
+    those of the full system."""
+    system, on, q0, change, level, method = LEVELS[name]
+    symmetry = da.Symmetry(SE2() if isinstance(system, Body) else SO3(), on=tuple(on.split()))
+    red = da.reduce(system, method, symmetry, level=level)
+    q0, s = np.array(q0), symmetry.group.dimension
+    generators, mass = (
+        np.asarray(x) for x in (symmetry.generators(system, jnp.asarray(q0)), system.metric(jnp.asarray(q0)))
+    )
+    v0 = np.concatenate([np.zeros(s), change])
+    v0 = v0 + generators @ np.linalg.solve(
+        generators.T @ mass @ generators, np.array(level) - generators.T @ mass @ v0
+    )
+    full = da.simulate(system, method, q0, v0, h=H, steps=60)
+    run = da.simulate(red, red.method, *red.project(q0, v0), h=H, steps=60)
+    # Rounding of 60 steps.
+    assert off(run.q, red.project(full).q) < 1e-12
+    assert off(run.v, red.project(full).v) < 1e-12
+    assert off(red.reconstruct(run, q0[: symmetry.group.size]).q, full.q) < 1e-12
+    assert np.ptp(full.q[:, : symmetry.group.size], axis=0).max() > 0.1  # the group moves
+
+
+def test_levels_that_a_group_turns():
+    """The refusal names the directions that keep the level: the translation along the momentum."""
+    motions = da.Symmetry(SE2(), on=("x", "y", "theta"))
+    with pytest.raises(
+        ValueError, match=r"Of its directions only these keep \[0.4, 0.2, 0.5\]: d/dx \+ 0.5 d/dy\. Reduce"
+    ):
+        da.reduce(Body(), V, motions, level=[0.4, 0.2, 0.5])
+    with pytest.raises(ValueError, match="unless the whole group keeps the level, as it keeps zero"):
+        da.reduce(Body(), V, motions)
 
 
 def shapes_and_groups(name, connection=None, symmetry=None):

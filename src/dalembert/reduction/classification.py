@@ -192,7 +192,10 @@ def classify(
                 f"so it is not Chaplygin; as directions of the group, {same}, so it is not horizontal"
             )
         else:
-            said.append(f"they do not span all {n} velocities, so it is not Chaplygin")
+            said.append(
+                f"together they span {rank + s - shared} of {n} velocities, so that the dimension assumption "
+                "D + V = TQ fails and it is not Chaplygin"
+            )
     if where is not None:
         said.append(f"but only locally: at ({place(system, where)}) they share a direction")
     reason = f"{system.label} with {symmetry.words} is {kind}: {'; '.join(said)}"

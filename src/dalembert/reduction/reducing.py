@@ -18,6 +18,7 @@ from dalembert.reduction.measured import NEAR, Sample, place, samples, without_r
 from dalembert.reduction.reduced import Note, ReducedRheonomicSystem, ReducedSystem
 from dalembert.reduction.stages import horizontal_part, part, rest
 from dalembert.reduction.steps import STEP, apart, group_parts, slopes
+from dalembert.reduction.subspaces import SAME, echelon, named
 
 KINDS = ("chaplygin", "horizontal", "both", "abelian")
 # A relative change of a slope below this counts as none: rounding of derivatives is below it, curvature far above.
@@ -64,7 +65,7 @@ def reduce(
         if connection is not None:
             raise ValueError("reduce: a connection of your own is for one stage; reduce in two calls")
         return _in_two_stages(system, method, symmetry, found, level, h, at)
-    kind = _chosen(symmetry, found, kind)
+    kind = _chosen(symmetry, found, kind, level)
     if not symmetry.split(system).shape:
         raise ValueError(
             f"{system.label} with {symmetry.words}: what is left has no coordinates, so that there is no reduced "
@@ -103,7 +104,8 @@ def reduce(
             )
         raise ValueError(
             f"{found.reason}. But the discrete constraint {method.discrete_constraint.cli_name} does not determine "
-            f"the element of {symmetry.group.name} by which a step moves: its derivative along the group is singular"
+            f"the element of {symmetry.group.name} by which a step moves: its derivative along the group is singular, "
+            "so that the discrete dimensional assumption T D_d + V x V = T(Q x Q) fails; see da.reduction.rigidity"
         )
     bend = bend[np.isfinite(bend)]
     case = dataclasses.replace(case, linear=bool(len(bend)) and bool(np.max(bend) < _STRAIGHT))
@@ -170,18 +172,13 @@ def _shape_velocity(reduced: Any, v: np.ndarray, h: Any) -> str:
     return f"({', '.join(f'{x:.4g}' for x in kept)})"
 
 
-def _chosen(symmetry: Symmetry, found: Classification, kind: str | None) -> str:
+def _chosen(symmetry: Symmetry, found: Classification, kind: str | None, level: Any) -> str:
     """The kind of reduction; raises ValueError with the reason if there is none."""
     whole = found.kind == "horizontal" and found.horizontal.shape[1] == symmetry.group.dimension
     fits = {"Chaplygin": "chaplygin", "horizontal": "horizontal" if whole else None}.get(found.kind)
     if fits is not None and kind in (None, fits):
         if fits == "horizontal" and not _commutes(symmetry):
-            raise ValueError(
-                f"{found.reason}. But {symmetry.group.name} is not abelian: it turns the momentum, which a step does "
-                "not keep as seen from the group, so that there is no reduced system at a level. Reduce by an "
-                "abelian subgroup (a Symmetry with R^n or a torus on some of these coordinates); where constraints "
-                "fix the group's velocity, Chaplygin reduction takes any group"
-            )
+            _check_isotropy(symmetry, found, level)
         return fits
     if found.invariant and kind == "abelian":
         if symmetry.abelian:
@@ -203,6 +200,28 @@ def _commutes(symmetry: Symmetry) -> bool:
     if symmetry.abelian:
         return True
     return not any(np.any(np.asarray(symmetry.group.bracket(x))) for x in jnp.eye(symmetry.group.dimension))
+
+
+def _check_isotropy(symmetry: Symmetry, found: Classification, level: Any) -> None:
+    """Refuses a level that not all elements of the group keep: those that do have <mu, [xi, .]> = 0."""
+    said = (
+        f"{found.reason}. But {symmetry.group.name} is not abelian: a step keeps the momentum in space, and as seen "
+        "from the moving group element it turns. It would be a variable beside the shapes, and no system of the shapes "
+        "alone moves at such a level, unless the whole group keeps the level, as it keeps zero"
+    )
+    advice = (
+        "Reduce by an abelian subgroup (a Symmetry with R^n or a torus on some of these coordinates), or at a level "
+        "that all elements keep; where constraints fix the group's velocity, Chaplygin reduction takes any group"
+    )
+    if level is None:
+        raise ValueError(f"{said}. {advice}")
+    mu = _level(symmetry, level)
+    turned = np.stack([mu @ np.asarray(symmetry.group.bracket(x)) for x in jnp.eye(symmetry.group.dimension)])
+    if np.max(np.abs(turned)) <= SAME * np.max(np.abs(mu)):
+        return
+    _, sizes, turn = np.linalg.svd(turned.T)
+    kept = ", ".join(named(x, symmetry) for x in echelon(turn[sizes <= SAME * sizes[0]])) or "none"
+    raise ValueError(f"{said}. Of its directions only these keep {mu.tolist()}: {kept}. {advice}")
 
 
 def _level(symmetry: Symmetry, level: Any) -> np.ndarray:
