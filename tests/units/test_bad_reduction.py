@@ -114,7 +114,9 @@ def test_arguments_of_reduce():
     for method in (da.GNI(), da.DLA(), "dla"):
         with pytest.raises(ValueError, match=r"VariationalDLA\(\) and EDLA\(\)"):
             da.reduce(wheel, method, WHEEL)
-    with pytest.raises(ValueError, match="no kind 'routh'; choose one of: chaplygin, horizontal, both, abelian"):
+    with pytest.raises(
+        ValueError, match="no kind 'routh'; choose one of: chaplygin, horizontal, both, abelian"
+    ):
         da.reduce(wheel, V, WHEEL, kind="routh")
     with pytest.raises(ValueError, match=r"h must be a positive number, got -0\.1"):
         da.reduce(wheel, V, WHEEL, h=-0.1)

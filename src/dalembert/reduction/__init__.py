@@ -6,7 +6,7 @@ from dalembert.reduction.discrete import ReducedConstraint, ReducedLagrangian
 from dalembert.reduction.measured import Invariance, invariance
 from dalembert.reduction.reduced import ReducedRheonomicSystem, ReducedSystem
 from dalembert.reduction.reducing import reduce
-from dalembert.reduction.rigidity import Rigidity, rigidity
+from dalembert.reduction.rigid import Rigidity, rigidity
 
 __all__ = [
     "Change",
