@@ -110,3 +110,85 @@ def pair_of_the_constraint():
         rank = int(np.linalg.matrix_rank(np.asarray(slope)))
         _say(f"phi_d of {pair}: the 4 equations for q_{{j+1}} and the multiplier have rank {rank}")
         assert rank == wanted
+
+
+def first_pair_of_the_path():
+    """With (q_j, q_{j+1}) in D_d from j = 1 only, the first pair of a path may violate the constraint."""
+    particle, q = _particle()
+    off = 0.05
+    path = [q[0], q[1].at[2].add(off)]
+
+    def held(a, b):
+        return constraint_value(PointConstraint(), particle, a, b, (b - a) / 0.1, 0.1)
+
+    def equations(y, before, here):
+        after, lam = y[:3], y[3:]
+        leaving = partial_derivatives(Midpoint(), particle, here, after, (after - here) / 0.1, 0.1)[0]
+        arriving = partial_derivatives(Midpoint(), particle, before, here, (here - before) / 0.1, 0.1)[1]
+        return jnp.concatenate([leaving + arriving - particle.constraints(here).T @ lam, held(here, after)])
+
+    worst = 0.0
+    for _ in range(20):
+        y = jnp.concatenate([2 * path[-1] - path[-2], jnp.zeros(1)])
+        for _ in range(8):
+            slope = jax.jacfwd(equations)(y, *path[-2:])
+            y = y - jnp.linalg.solve(slope, equations(y, *path[-2:]))
+        worst = max(worst, float(jnp.max(jnp.abs(equations(y, *path[-2:])))))
+        path.append(y[:3])
+    reduced = da.reduce(particle, da.VariationalDLA(), SHIFT)
+    path = jnp.stack(path)
+    moved = [
+        float(path[i + 1, 2] - path[i, 2] - reduced.displacement(path[i, :2], path[i + 1, :2], 0.1)[0])
+        for i in (0, 9)
+    ]
+    _say("particle with z' = y x': a path of 21 steps whose first pair is off D_d by", off)
+    _say(f"    every printed condition (equations at j >= 1, pairs from j = 1) holds to {worst:.0e}")
+    _say(
+        f"    the group moves by F(r0, r1) plus {moved[0]:.2f} in the first step, and plus {moved[1]:.0e} in the tenth"
+    )
+    assert worst < ROUNDING
+    assert abs(moved[0] - off) < ROUNDING
+    assert abs(moved[1]) < ROUNDING
+
+
+def _own(function):
+    """D_d of the particle by a function of its change of z and of y (x1 - x0)."""
+
+    def held(system, q0, q1, h):
+        return jnp.stack([function(q1[2] - q0[2], (q0[1] + q1[1]) / 2 * (q1[0] - q0[0])) / h])
+
+    return da.VariationalDLA(discrete_constraint=held)
+
+
+def right_rigidity():
+    """Right-rigidity makes D_d/G -> Q/G x Q/G injective; it need not be onto: tanh(z1 - z0) = y (x1 - x0)."""
+    particle = _particle()[0]
+    found = {}
+    for name, method in (
+        ("z1 - z0 = y (x1 - x0)", da.VariationalDLA()),
+        ("tanh(z1 - z0) = y (x1 - x0)", _own(lambda z, s: jnp.tanh(z) - s)),
+        ("sin(z1 - z0) = sin(y (x1 - x0))/3", _own(lambda z, s: 3 * jnp.sin(z) - jnp.sin(s))),
+    ):
+        made = da.reduction.rigidity(particle, method, SHIFT)
+        found[name] = made.dimensional, made.rigid, made.onto, made.connection
+        _say(f"{name}: right-rigid {made.rigid}, onto {made.onto}")
+        if made.never is not None:
+            q0, shape = made.never
+            needed = (q0[1] + shape[1]) / 2 * (shape[0] - q0[0])
+            _say(
+                f"    from y = {q0[1]:.2f} to y = {shape[1]:.2f}, the hyperbolic tangent would have to be {needed:.2f}"
+            )
+            assert abs(needed) > 1
+    _say("from y = 2 with x1 - x0 = 0.6, and y fixed: it would have to be 1.2")
+    assert list(found.values()) == [
+        (True, True, True, True),
+        (True, True, False, False),
+        (True, False, True, False),
+    ]
+    said = ""
+    try:
+        da.reduce(particle, _own(lambda z, s: jnp.tanh(z) - s), SHIFT)
+    except ValueError as error:
+        said = str(error).split(". But ")[1].split(",")[0]
+    _say("da.reduce refuses it:", said)
+    assert "no element of R^1 was found" in said

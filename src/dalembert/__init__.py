@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         nonholonomy,
         start,
     )
-    from dalembert.reduction import classify, reduce
+    from dalembert.reduction import classify, horizontal_symmetries, reduce
     from dalembert.sweeps.errors import SweepError
     from dalembert.view.animation import animate
     from dalembert.view.comparison import compare
@@ -95,7 +95,7 @@ _LATER = {
         ),
         "dalembert.diagnostics",
     ),
-    **dict.fromkeys(("classify", "reduce"), "dalembert.reduction"),
+    **dict.fromkeys(("classify", "horizontal_symmetries", "reduce"), "dalembert.reduction"),
     "SweepError": "dalembert.sweeps.errors",
     "animate": "dalembert.view.animation",
     "compare": "dalembert.view.comparison",
@@ -164,6 +164,7 @@ __all__ = [
     "ensemble",
     "explore",
     "groups",
+    "horizontal_symmetries",
     "independent_rows",
     "linearise",
     "load",

@@ -4,7 +4,7 @@ A full velocity at (r, e) has two parts: r' of the shape and xi of the group. A 
 p_g. `full` is the full system at one time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -16,6 +16,9 @@ from dalembert.discrete import DiscreteConstraint, DiscreteLagrangian
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Mechanics, Symmetry, System, Trait, lower
 from dalembert.numerics import matmul, matvec, newton, solve, solve_spd
+
+# Singular values below this fraction of the largest one are rounded zeros.
+_DEPENDENT = 1e-9
 
 
 class Step(NamedTuple):
@@ -32,6 +35,11 @@ def pulled(symmetry: Symmetry, full: Mechanics, step: Step, after: Array) -> Arr
     """The covector `after` at the end of a step, moved to (r1, e)."""
     g = symmetry.element(full, step.q1)
     return symmetry.pull(full, g, symmetry.section(full, step.r1), after)
+
+
+def displaced(connection: Callable, symmetry: Symmetry, full: Mechanics, r0: Array, r1: Array) -> Array:
+    """F(r0, r1), the element by which a horizontal step of a discrete connection moves: A_d((r0, e), F (r1, e)) = e."""
+    return symmetry.group.inverse(connection(symmetry.section(full, r0), symmetry.section(full, r1)))
 
 
 class Case(eqx.Module):
@@ -133,6 +141,8 @@ class Chaplygin(Case):
 
     name = "Chaplygin"
     given = ("metric", "potential", "forces")
+    connection: Callable[[Array, Array], Array] | None = eqx.field(default=None, static=True)
+    """The user's discrete connection A_d(q0, q1), which then gives the group's part of a step."""
 
     def directions(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
         on_shape, on_group = symmetry.parts(full, r, full.rows(symmetry.section(full, r)))
@@ -146,6 +156,15 @@ class Chaplygin(Case):
 
     def missing(self, symmetry: Symmetry, full: Mechanics, rule: Rule, step: Step, h: Array) -> Array:
         return rule.constraint.over_step(full, step.q0, step.q1, step.u, h)
+
+    def fibre(self, symmetry: Symmetry, full: Mechanics, rule: "Rule", r: Array, u: Array, h: Array) -> Array:
+        if self.connection is None:
+            return super().fibre(symmetry, full, rule, r, u, h)
+        f = displaced(self.connection, symmetry, full, r, r + h * u)
+        if symmetry.action is not None:
+            return f / h
+        q0, q1 = symmetry.section(full, r), symmetry.join(full, r + h * u, f)
+        return symmetry.changes(full, r, rule.lagrangian.velocity(full, q0, q1, h))[1]
 
     def contract(self, symmetry: Symmetry, full: Mechanics, r: Array, p: Array) -> Array:
         on_shape, on_group = symmetry.parts(full, r, p)
@@ -190,6 +209,15 @@ class Abelian(Case):
 
     name = "abelian"
     given = ("metric", "potential", "constraints", "offsets")
+    connection: Callable[[Array, Array], Array] | None = eqx.field(default=None, static=True)
+    """The user's discrete connection A_d(q0, q1), from which `alpha` and the reduced Lagrangian count the group."""
+
+    def directions(self, symmetry: Symmetry, full: Mechanics, r: Array) -> Array:
+        """The least velocities of the group that put r' into D, where some do; they define the forces."""
+        on_shape, on_group = symmetry.parts(full, r, full.rows(symmetry.section(full, r)))
+        if not on_group.shape[0]:
+            return jnp.zeros((on_group.shape[1], on_shape.shape[1]), r.dtype)
+        return -matmul(jnp.linalg.pinv(on_group, rtol=_DEPENDENT), on_shape)
 
     def group_velocity(self, symmetry: Symmetry, full: Mechanics, r: Array, change: Array) -> Array:
         return change[r.shape[0] :]

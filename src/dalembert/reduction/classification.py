@@ -19,10 +19,7 @@ from dalembert.reduction.measured import (
     samples,
     without_redundancy,
 )
-
-# Directions count as the same if the sine of the angle between them is below this. Rounding is 1e-15, and samples are
-# not this close to places where different directions meet.
-_SAME = 1e-8
+from dalembert.reduction.subspaces import SAME, echelon, named
 
 
 class Spaces(NamedTuple):
@@ -73,7 +70,7 @@ def _geometry(system: System, symmetry: Symmetry, t: Any, q: Any) -> Any:
 def _orthonormal(columns: np.ndarray) -> np.ndarray:
     """An orthonormal basis of the span of the columns."""
     u, sizes, _ = np.linalg.svd(columns, full_matrices=False)
-    return u[:, sizes > _SAME * max(sizes.max(initial=0.0), np.finfo(float).tiny)]
+    return u[:, sizes > SAME * max(sizes.max(initial=0.0), np.finfo(float).tiny)]
 
 
 def _without(space: np.ndarray, part: np.ndarray) -> np.ndarray:
@@ -82,14 +79,15 @@ def _without(space: np.ndarray, part: np.ndarray) -> np.ndarray:
     return u[:, sizes > 0.5]
 
 
-def _spaces(frame: np.ndarray, generators: np.ndarray, mass: np.ndarray) -> Spaces:
+def spaces_at(frame: np.ndarray, generators: np.ndarray, mass: np.ndarray) -> Spaces:
+    """The spaces at a configuration with this frame of D, these generators and this mass matrix."""
     root = np.linalg.cholesky(mass).T  # |root x| is the length of x in the kinetic metric
     allowed, orbit = _orthonormal(root @ frame), _orthonormal(root @ generators)
     # The singular values are the sines of the angles between D and V: zero where they share a direction.
     normal = orbit - allowed @ (allowed.T @ orbit)
     _, sines, turn = np.linalg.svd(normal, full_matrices=True)
     sines = np.concatenate([sines, np.zeros(turn.shape[0] - len(sines))])
-    shared = orbit @ turn[sines < _SAME].T
+    shared = orbit @ turn[sines < SAME].T
     back = np.linalg.solve
     xi = np.linalg.lstsq(root @ generators, shared, rcond=None)[0]
     parts = (shared, _without(orbit, shared), _without(allowed, shared))
@@ -102,11 +100,12 @@ def spaces(system: System, symmetry: Symmetry, q: Any, t: float = 0.0) -> Spaces
     q = np.asarray(q, float)
     if q.shape != (system.dimension,):
         raise ValueError(f"spaces needs one configuration of {system.dimension} numbers, got shape {q.shape}")
-    frame, _, generators, mass = _at(system, symmetry, np.array([t]), q[None])
-    return _spaces(frame[0], generators[0], mass[0])
+    frame, _, generators, mass = geometry(system, symmetry, np.array([t]), q[None])
+    return spaces_at(frame[0], generators[0], mass[0])
 
 
-def _at(system: System, symmetry: Symmetry, t: np.ndarray, q: np.ndarray) -> list[np.ndarray]:
+def geometry(system: System, symmetry: Symmetry, t: np.ndarray, q: np.ndarray) -> list[np.ndarray]:
+    """A frame of D, the one-forms, the generators and the mass matrix at rows of configurations."""
     return [np.asarray(x, float) for x in _geometry(as_arrays(system), symmetry, t, q)]
 
 
@@ -116,7 +115,7 @@ def horizontal(
     """(s, k) a basis of the algebra elements that generate allowed velocities at every sampled configuration."""
     given = samples(system, symmetry, at)
     check_action(system, symmetry, given)
-    _, forms, generators, _ = _at(system, symmetry, given.t, given.q)
+    _, forms, generators, _ = geometry(system, symmetry, given.t, given.q)
     return _constant(forms, generators)
 
 
@@ -131,26 +130,8 @@ def _constant(forms: np.ndarray, generators: np.ndarray) -> np.ndarray:
         return np.eye(size)
     _, sizes, turn = np.linalg.svd(said, full_matrices=True)
     sizes = np.concatenate([sizes, np.zeros(size - len(sizes))])
-    rows = turn[sizes <= _SAME * max(sizes.max(), np.finfo(float).tiny)]
-    return _echelon(rows).T
-
-
-def _echelon(rows: np.ndarray) -> np.ndarray:
-    """The reduced row echelon form, in which coordinate directions are easy to recognise."""
-    rows, at = rows.copy(), 0
-    for column in range(rows.shape[1]):
-        if at == len(rows):
-            break
-        best = at + int(np.argmax(np.abs(rows[at:, column])))
-        if abs(rows[best, column]) < 1e-6:
-            continue
-        rows[[at, best]] = rows[[best, at]]
-        rows[at] /= rows[at, column]
-        others = np.arange(len(rows)) != at
-        rows[others] -= np.outer(rows[others, column], rows[at])
-        at += 1
-    rows[np.abs(rows) < 1e-12] = 0.0
-    return rows
+    rows = turn[sizes <= SAME * max(sizes.max(), np.finfo(float).tiny)]
+    return echelon(rows).T
 
 
 def classify(
@@ -171,12 +152,12 @@ def classify(
     found = invariance(system, symmetry, method, h=h, at=at)
     system = without_redundancy(system, at)
     given = samples(system, symmetry, at)
-    frames, forms, generators, masses = _at(system, symmetry, given.t, given.q)
+    frames, forms, generators, masses = geometry(system, symmetry, given.t, given.q)
     constant = _constant(forms, generators)
     frames, forms, generators, masses = (x[:NEAR] for x in (frames, forms, generators, masses))
     good = [np.all(np.isfinite(x).reshape(len(x), -1), axis=1) for x in (frames, forms, generators, masses)]
     kept = np.flatnonzero(np.all(good, axis=0))
-    every = [_spaces(frames[i], generators[i], masses[i]) for i in kept]
+    every = [spaces_at(frames[i], generators[i], masses[i]) for i in kept]
     sizes = [x.S.shape[1] for x in every]
     shared = min(sizes)  # at some configurations they may share more
     n, s = system.velocity_dimension, symmetry.group.dimension
@@ -199,7 +180,7 @@ def classify(
             where = _singular(system, symmetry, given.t[kept], given.q[kept], forms[kept], generators[kept])
     elif shared and k == shared:
         kind = "both" if spanned and k < s else "horizontal"
-        basis = ", ".join(_named(row, symmetry) for row in constant.T)
+        basis = ", ".join(named(row, symmetry) for row in constant.T)
         said.append(f"these are the orbits of {basis}, whose momentum is kept")
         if kind == "both":
             said.append("all velocities are spanned, so that at a level of it the rest is Chaplygin")
@@ -211,18 +192,14 @@ def classify(
                 f"so it is not Chaplygin; as directions of the group, {same}, so it is not horizontal"
             )
         else:
-            said.append(f"they do not span all {n} velocities, so it is not Chaplygin")
+            said.append(
+                f"together they span {rank + s - shared} of {n} velocities, so that the dimension assumption "
+                "D + V = TQ fails and it is not Chaplygin"
+            )
     if where is not None:
         said.append(f"but only locally: at ({place(system, where)}) they share a direction")
     reason = f"{system.label} with {symmetry.words} is {kind}: {'; '.join(said)}"
     return Classification(kind, reason, found, constant, shared, spanned)
-
-
-def _named(xi: np.ndarray, symmetry: Symmetry) -> str:
-    """An algebra element written in the names of the coordinates on which the group acts."""
-    names = symmetry.on if len(xi) == len(symmetry.on) else symmetry.group.velocities
-    terms = [f"{'' if x == 1 else f'{x:.4g} '}d/d{name}" for x, name in zip(xi, names, strict=True) if x]
-    return " + ".join(terms)
 
 
 def _singular(
@@ -243,6 +220,6 @@ def _singular(
     a, b = q[0], q[int(np.argmax(signs != signs[0]))]
     for _ in range(50):
         middle = 0.5 * (a + b)
-        _, form, generator, _ = _at(system, symmetry, t[:1], middle[None])
+        _, form, generator, _ = geometry(system, symmetry, t[:1], middle[None])
         a, b = (middle, b) if np.sign(np.linalg.det(form[0] @ generator[0])) == signs[0] else (a, middle)
     return 0.5 * (a + b)

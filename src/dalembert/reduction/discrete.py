@@ -8,7 +8,17 @@ from jax import Array
 
 from dalembert.discrete import DiscreteConstraint, DiscreteLagrangian
 from dalembert.model import Mechanics, Trait
-from dalembert.reduction.cases import Chaplygin, Horizontal, Reduced, Rule, Step, of, pulled
+from dalembert.reduction.cases import (
+    Abelian,
+    Chaplygin,
+    Horizontal,
+    Reduced,
+    Rule,
+    Step,
+    displaced,
+    of,
+    pulled,
+)
 
 
 def full_step(here: Mechanics, r: Array, u: Array, h: Array) -> tuple[Reduced, Mechanics, Step]:
@@ -108,7 +118,15 @@ class ReducedConstraint(DiscreteConstraint):
 
 
 def displacement(here: Mechanics, r0: Array, r1: Array, h: Array) -> Array:
-    """F(r0, r1), the group element of a step between two shapes."""
+    """F(r0, r1), the group element of a horizontal step between two shapes.
+
+    In an abelian reduction nothing is eliminated, and F belongs to the given connection, or is e.
+    """
+    core, full = of(here)
+    if isinstance(core.case, Abelian):
+        if core.case.connection is None:
+            return core.symmetry.group.identity().astype(r0.dtype)
+        return displaced(core.case.connection, core.symmetry, full, r0, r1)
     core, full, step = full_step(here, r0, (r1 - r0) / h, h)
     return core.symmetry.element(full, step.q1)
 
@@ -120,27 +138,41 @@ def invariant(here: Mechanics, r0: Array, r1: Array, f: Array, h: Array) -> Arra
     return core.discrete.lagrangian(full, q0, q1, h)
 
 
-def reduced_value(here: Mechanics, r0: Array, r1: Array, h: Array) -> Array:
-    """The reduced discrete Lagrangian, ell(r0, r1, F(r0, r1))."""
-    return invariant(here, r0, r1, displacement(here, r0, r1, h), h)
+def reduced_value(here: Mechanics, r0: Array, r1: Array, h: Array, g: Array | None = None) -> Array:
+    """The reduced discrete Lagrangian, ell(r0, r1, g F(r0, r1)); g is e if it is None."""
+    return invariant(here, r0, r1, _moved(here, r0, r1, h, g), h)
 
 
-def _by_group(here: Mechanics, r0: Array, r1: Array, h: Array) -> tuple[Array, Array]:
-    """F, and d_f ell there, with respect to the numbers that represent f."""
+def _moved(here: Mechanics, r0: Array, r1: Array, h: Array, g: Array | None) -> Array:
     f = displacement(here, r0, r1, h)
+    return f if g is None else of(here)[0].symmetry.group.multiply(g, f)
+
+
+def _by_group(here: Mechanics, r0: Array, r1: Array, h: Array, g: Array | None = None) -> tuple[Array, Array]:
+    """g F, and d_f ell there, with respect to the numbers that represent f."""
+    f = _moved(here, r0, r1, h, g)
     return f, jax.grad(lambda f: invariant(here, r0, r1, f, h))(f)
 
 
-def forces(here: Mechanics, r0: Array, r1: Array, h: Array) -> tuple[Array, Array]:
+def momentum(here: Mechanics, r0: Array, r1: Array, h: Array, g: Array | None = None) -> Array:
+    """d_f ell, the momentum with which a step arrives, as a covector on the algebra at the left of f."""
+    core, _ = of(here)
+    f, slope = _by_group(here, r0, r1, h, g)
+    zero, group = jnp.zeros(core.symmetry.group.dimension, r0.dtype), core.symmetry.group
+    return slope @ jax.jacfwd(lambda x: group.multiply(f, group.exp(x)))(zero)
+
+
+def forces(here: Mechanics, r0: Array, r1: Array, h: Array, g: Array | None = None) -> tuple[Array, Array]:
     """beta0(r0, r1) and beta1(r0, r1), the discrete forces, with the opposite sign to [cortes2003] Proposition 3.
 
     For a Chaplygin system, beta0 = d_f ell (R_f A(r0) - d_{r0} F) and beta1 = -d_f ell (L_f A(r1) + d_{r1} F), with
-    A = -X. At a level mu, beta_i = -mu dF/dr_i.
+    A = -X. At a level mu, beta_i = -mu dF/dr_i. For an abelian group the formulas are those of a Chaplygin system, at
+    the element g F; A is then any connection whose horizontal velocities are in D wherever they can be.
     """
     core, full = of(here)
     end = of(here.later(h))[1]
     symmetry, case = core.symmetry, core.case
-    f, slope = _by_group(here, r0, r1, h)
+    f, slope = _by_group(here, r0, r1, h, g)
     by0, by1 = jax.jacfwd(lambda a, b: displacement(here, a, b, h), argnums=(0, 1))(r0, r1)
     if isinstance(case, Horizontal):
         return -slope @ by0, -slope @ by1

@@ -10,6 +10,7 @@ from jax import Array, lax
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import (
     TOLERANCE,
+    Mechanics,
     Symmetry,
     System,
     Trait,
@@ -33,7 +34,7 @@ NEAR, _FAR = 24, 488
 # apart, which shows what is broken in places as small as that. They come in batches, so that nothing is compiled again.
 _BATCHES, _REACH = 4, 100.0
 # Rounding and its consequences stay below this fraction of the arguments, a thousand units in the last place.
-_ROUNDING = 1e3 * float(jnp.finfo(float).eps)
+ROUNDING = 1e3 * float(jnp.finfo(float).eps)
 
 
 class Sample(NamedTuple):
@@ -220,7 +221,7 @@ def _measured(system: System, symmetry: Symmetry, t: Array, q: Array, g: Array) 
     here = system.at(t)
     q1 = symmetry.act(here, g, q)
     # Two other points that rounding cannot distinguish from q1 show the effect of rounding.
-    shake = _ROUNDING * (jnp.abs(q) + jnp.abs(q1))
+    shake = ROUNDING * (jnp.abs(q) + jnp.abs(q1))
     signs = jnp.where(jnp.arange(q.shape[0]) % 2, 1.0, -1.0)
     points = jnp.stack([q, q1, q1 + shake, q1 + signs * shake])
     energies = jax.vmap(here.potential)(points)
@@ -254,7 +255,7 @@ def _beyond_rounding(values: Array, size: Array, floor: Array | float = 0.0) -> 
     value is finite.
     """
     first, second = values[0], values[1]
-    noise = jnp.max(jnp.abs(values[2:] - second), axis=0) + _ROUNDING * (jnp.abs(first) + floor)
+    noise = jnp.max(jnp.abs(values[2:] - second), axis=0) + ROUNDING * (jnp.abs(first) + floor)
     change = _relative(jnp.maximum(jnp.abs(second - first) - noise, 0.0), size)
     lost = jnp.all(jnp.isfinite(first)) & jnp.all(
         jnp.any(~jnp.isfinite(values[1:]).reshape(values.shape[0] - 1, -1), axis=1)
@@ -275,6 +276,23 @@ def continuous(system: System, symmetry: Symmetry, t: Array, q: Array, g: Array)
     return {**found, "L": jnp.maximum(found["L"], change)}
 
 
+def onto_constraint(rule: Rule, here: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array]:
+    """The velocity nearest to u whose step from q satisfies the discrete constraint, and the derivative of that."""
+    if not here.constrained:
+        return u, jnp.zeros((0, u.shape[0]), q.dtype)
+
+    def over(u):
+        return rule.constraint.over_step(here, q, rule.lagrangian.moved(here, q, u, h), u, h)
+
+    def nearer(_, carry):
+        u, _ = carry
+        slope = jax.jacfwd(over)(u)
+        return u - matvec(slope.T, solve_spd(matmul(slope, slope.T), over(u))), slope
+
+    slope = jnp.zeros((here.rows(q).shape[0], u.shape[0]), q.dtype)
+    return lax.fori_loop(0, 6, nearer, (u, slope))
+
+
 @jit_fast_compile
 def _discrete(system: System, symmetry: Symmetry, rule: Rule, s: Sample, h: Array) -> Any:
     def one(s):
@@ -284,24 +302,15 @@ def _discrete(system: System, symmetry: Symmetry, rule: Rule, s: Sample, h: Arra
         def over(q, u):
             return constraint.over_step(here, q, ld.moved(here, q, u, h), u, h)
 
-        u, slope = s.v, jnp.zeros((0, s.v.shape[0]))
-        if here.constrained:
-            slope = jnp.zeros((here.rows(s.q).shape[0], s.v.shape[0]), s.q.dtype)
-
-            def nearer(_, carry):
-                u, _ = carry
-                slope = jax.jacfwd(lambda u: over(s.q, u))(u)
-                return u - matvec(slope.T, solve_spd(matmul(slope, slope.T), over(s.q, u))), slope
-
-            u, slope = lax.fori_loop(0, 6, nearer, (u, slope))  # onto the discrete constraint
+        u, slope = onto_constraint(rule, here, s.q, s.v, h)
         q1 = ld.moved(here, s.q, u, h)
         there = symmetry.act(here, s.g, s.q), symmetry.act(here, s.g, q1)
         w = ld.velocity(here, *there, h)
         first, second = ld.over_step(here, s.q, q1, u, h), ld.over_step(here, *there, w, h)
         # The velocity of a step is a difference of configurations, whose rounding is divided by h.
-        lost = _ROUNDING * jnp.max(jnp.abs(jnp.stack([s.q, q1, *there]))) / h
+        lost = ROUNDING * jnp.max(jnp.abs(jnp.stack([s.q, q1, *there]))) / h
         p = matvec(jnp.abs(here.metric(s.q)), jnp.abs(u) + lost)
-        noise = h * lost * jnp.sum(p) + _ROUNDING * jnp.abs(first)
+        noise = h * lost * jnp.sum(p) + ROUNDING * jnp.abs(first)
         size = jnp.abs(first) + jnp.abs(h) * jnp.sum(jnp.abs(u) * p)
         found = {"L_d": _relative(jnp.maximum(jnp.abs(second - first) - noise, 0.0), size)}
         if here.constrained:
@@ -316,6 +325,14 @@ def _discrete(system: System, symmetry: Symmetry, rule: Rule, s: Sample, h: Arra
     return jax.vmap(one)(s)
 
 
+def check_arguments(system: System, symmetry: Symmetry) -> None:
+    """Refuses what is no system or no symmetry."""
+    if not isinstance(system, System):
+        raise ValueError(f"expected a System, got {system!r}")
+    if not isinstance(symmetry, Symmetry):
+        raise ValueError(f"expected a Symmetry, such as Symmetry(Rn(2), on=('x', 'y')); got {symmetry!r}")
+
+
 def invariance(
     system: System,
     symmetry: Symmetry,
@@ -328,10 +345,7 @@ def invariance(
 
     `at` gives configurations to sample around instead of the start states. h is the step size of L_d and D_d.
     """
-    if not isinstance(system, System):
-        raise ValueError(f"expected a System, got {system!r}")
-    if not isinstance(symmetry, Symmetry):
-        raise ValueError(f"expected a Symmetry, such as Symmetry(Rn(2), on=('x', 'y')); got {symmetry!r}")
+    check_arguments(system, symmetry)
     if method is not None and not isinstance(method, VariationalDLA | EDLA):
         raise ValueError(
             "symmetries are measured only for methods with a discrete Lagrangian and a discrete constraint, "

@@ -39,6 +39,7 @@ class _Discrete(Reduced):
     """The discrete mechanics of a reduced system, and the way to the full system and back."""
 
     note: Note
+    whole: Symmetry | None
 
     @property
     def words(self) -> str:
@@ -58,35 +59,65 @@ class _Discrete(Reduced):
     def project(self, q: Any, v: Any = None, t: Any = 0.0) -> Any:
         """The shape and reduced velocity of a full state (q, v), or of rows of states, at time t.
 
-        Given a full run as q, it is the reduced run.
+        Given a full run as q, it is the reduced run. In a reduction in two stages, `full` is the result of the first
+        one, and these are states and runs of `full.full`.
         """
-        return project(self, q, v, t)
+        if self.whole is None:
+            return project(self, q, v, t)
+        first: Any = self.full
+        found = first.project(q, v, t)
+        r, change = (found, None) if isinstance(found, Trajectory) else found
+        return project(self, r, change, t)
 
     def reconstruct(self, run: Trajectory, g0: Any = None) -> Trajectory:
         """The full run of a reduced run, from the group element g0, by default the identity.
 
         If not every step was saved, the steps between two rows are replayed from the first of the two.
         """
-        return reconstruct(self, run, g0)
+        if self.whole is None:
+            return reconstruct(self, run, g0)
+        first: Any = self.full
+        if g0 is None:
+            return first.reconstruct(reconstruct(self, run, None), None)
+        given = np.asarray(g0, float)
+        if given.shape != (self.whole.group.size,):
+            raise ValueError(
+                f"reconstruct: g0 must be an element of {self.whole.group.name}, ({', '.join(self.whole.on)}); got "
+                f"{given.tolist()}"
+            )
+        ours, theirs = (
+            given[[self.whole.on.index(x) for x in part.on]] for part in (self.symmetry, first.symmetry)
+        )
+        return first.reconstruct(reconstruct(self, run, ours), theirs)
 
     def displacement(self, r0: Any, r1: Any, h: Any, t: Any = 0.0) -> Array:
         """F(r0, r1), the group element of a step between two shapes."""
         return self._between(discrete.displacement, r0, r1, h, t)
 
-    def lagrangian_hat(self, r0: Any, r1: Any, h: Any, t: Any = 0.0) -> Array:
-        """The reduced discrete Lagrangian: the full one of the step with group element F(r0, r1)."""
-        return self._between(discrete.reduced_value, r0, r1, h, t)
+    def lagrangian_hat(self, r0: Any, r1: Any, h: Any, t: Any = 0.0, g: Any = None) -> Array:
+        """The reduced discrete Lagrangian: the full one of the step with group element F(r0, r1).
 
-    def beta0(self, r0: Any, r1: Any, h: Any, t: Any = 0.0) -> Array:
-        """The discrete force at the beginning of a step.
+        In an abelian reduction it also depends on the part g of `alpha`, and is that of the step with element g F.
+        """
+        return self._between(discrete.reduced_value, r0, r1, h, t, g)
+
+    def beta0(self, r0: Any, r1: Any, h: Any, t: Any = 0.0, g: Any = None) -> Array:
+        """The discrete force at the beginning of a step; in an abelian reduction it also depends on g.
 
         The reduced equations are D1 L + D2 L + beta0 + beta1 = 0, or the reaction of the constraints that are left.
         """
-        return self._between(discrete.forces, r0, r1, h, t)[0]
+        return self._between(discrete.forces, r0, r1, h, t, g)[0]
 
-    def beta1(self, r0: Any, r1: Any, h: Any, t: Any = 0.0) -> Array:
-        """The discrete force at the end of a step."""
-        return self._between(discrete.forces, r0, r1, h, t)[1]
+    def beta1(self, r0: Any, r1: Any, h: Any, t: Any = 0.0, g: Any = None) -> Array:
+        """The discrete force at the end of a step; in an abelian reduction it also depends on g."""
+        return self._between(discrete.forces, r0, r1, h, t, g)[1]
+
+    def momentum_hat(self, r0: Any, r1: Any, h: Any, t: Any = 0.0, g: Any = None) -> Array:
+        """d_f ell, the discrete momentum of the group with which a step ends, as seen from the group element there.
+
+        The reduced equations of an abelian reduction keep its components along g^q from step to step.
+        """
+        return self._between(discrete.momentum, r0, r1, h, t, g)
 
     def time_forces(self, r0: Any, r1: Any, h: Any, t: Any = 0.0) -> tuple[Array, Array]:
         """The forces on time at both ends, F^-_t and F^+_t, with the opposite sign to that of beta0 and beta1."""
@@ -96,11 +127,11 @@ class _Discrete(Reduced):
         """A_d(q0, q1) = g1 F(r0, r1)^-1 g0^-1, the discrete affine connection, which is e if the step is horizontal.
 
         A step is horizontal if it satisfies the discrete constraint or, at a level, has the momentum of the level. In
-        an abelian reduction nothing is eliminated, and F = e gives the connection of the coordinates.
+        an abelian reduction nothing is eliminated: A_d is the given connection, or that of the coordinates, with F = e.
         """
         q0, q1 = (jnp.asarray(x, float) for x in (q0, q1))
         group, (r0, g0), (r1, g1) = self.symmetry.group, self._parts(q0), self._parts(q1)
-        f = group.identity() if isinstance(self.case, Abelian) else self.displacement(r0, r1, h, t)
+        f = self.displacement(r0, r1, h, t)
         return group.multiply(group.multiply(g1, group.inverse(f)), group.inverse(g0))
 
     def alpha(self, q0: Any, q1: Any, h: Any, t: Any = 0.0) -> tuple[Array, Array, Array]:
@@ -118,7 +149,7 @@ class _Discrete(Reduced):
         """The pair (q0, q1) with g0 = e that `alpha` takes to (r0, r1, g)."""
         r0, r1, g = (jnp.asarray(x, float) for x in (r0, r1, g))
         group = self.symmetry.group
-        f = group.identity() if isinstance(self.case, Abelian) else self.displacement(r0, r1, h, t)
+        f = self.displacement(r0, r1, h, t)
         return self.symmetry.section(self.full, r0), self.symmetry.join(self.full, r1, group.multiply(g, f))
 
     def phase(self, path: Any, h: Any = 1.0) -> Array:
@@ -143,14 +174,19 @@ class _Discrete(Reduced):
     def _parts(self, q: Array) -> tuple[Array, Array]:
         return self.symmetry.shape(self.full, q), self.symmetry.element(self.full, q)
 
-    def _between(self, function: Any, r0: Any, r1: Any, h: Any, t: Any) -> Any:
-        if isinstance(self.case, Abelian):
-            raise ValueError(
-                "two shapes do not say how the group moves where nothing is eliminated: this needs a Chaplygin or a "
-                "horizontal reduction"
-            )
+    def _between(self, function: Any, r0: Any, r1: Any, h: Any, t: Any, g: Any = None) -> Any:
         r0, r1, h, t = (jnp.asarray(x, float) for x in (r0, r1, h, t))
-        return _over(function)(as_arrays(self), r0, r1, h, t)
+        abelian = isinstance(self.case, Abelian)
+        if not abelian and g is not None:
+            raise ValueError(f"the shapes determine the step of a {self.case.name} reduction; leave out g")
+        if not abelian or function is discrete.displacement:
+            return _over(function)(as_arrays(self), r0, r1, h, t)
+        if g is None or function is discrete.time_forces:
+            raise ValueError(
+                "two shapes do not say how the group moves where nothing is eliminated: this needs the part g of "
+                "alpha(q0, q1, h) as well, or a Chaplygin or a horizontal reduction"
+            )
+        return _over_group(function)(as_arrays(self), r0, r1, h, t, jnp.asarray(g, float))
 
     def __repr__(self) -> str:
         return f"<{self.label}, {self.case.name}: {', '.join(self.coordinates)}>"
@@ -160,6 +196,12 @@ class _Discrete(Reduced):
 def _over(function: Any) -> Any:
     """The compiled function of a step."""
     return jit_fast_compile(lambda core, r0, r1, h, t: function(core.at(t), r0, r1, h))
+
+
+@cache
+def _over_group(function: Any) -> Any:
+    """The compiled function of a step and the group's part of it."""
+    return jit_fast_compile(lambda core, r0, r1, h, t, g: function(core.at(t), r0, r1, h, g))
 
 
 @jit_fast_compile
@@ -186,6 +228,8 @@ class ReducedSystem(_Discrete, System):
     case: Case
     rule: VariationalDLA | EDLA
     note: Note = eqx.field(default=Note(), static=True)
+    whole: Symmetry | None = None
+    """The group of both stages, if this is the second one of a reduction in two stages."""
 
     def metric(self, q: Array) -> Array:
         return self.case.metric(self.symmetry, lower(self.full), q)
@@ -213,6 +257,8 @@ class ReducedRheonomicSystem(_Discrete, RheonomicSystem):
     case: Case
     rule: VariationalDLA | EDLA
     note: Note = eqx.field(default=Note(), static=True)
+    whole: Symmetry | None = None
+    """The group of both stages, if this is the second one of a reduction in two stages."""
 
     def metric(self, t: Array, q: Array) -> Array:
         return self.case.metric(self.symmetry, lower(self.full).at(t), q)

@@ -1,31 +1,30 @@
 """The function `reduce`: makes the reduced system and its method from a system, a method and a symmetry."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array
 
 from dalembert.methods import EDLA, VariationalDLA
 from dalembert.model import Symmetry, System, Trait, as_arrays, check_system, lower
-from dalembert.numerics import Vector, jit_fast_compile, solve
-from dalembert.reduction.cases import Abelian, Chaplygin, Horizontal, Rule
+from dalembert.numerics import Vector
+from dalembert.reduction.cases import Abelian, Chaplygin, Horizontal
 from dalembert.reduction.classification import Classification, classify
+from dalembert.reduction.connections import check_connection
 from dalembert.reduction.measured import NEAR, Sample, place, samples, without_redundancy
 from dalembert.reduction.reduced import Note, ReducedRheonomicSystem, ReducedSystem
+from dalembert.reduction.stages import horizontal_part, part, rest
+from dalembert.reduction.steps import STEP, apart, group_parts, slopes
+from dalembert.reduction.subspaces import SAME, echelon, named
 
-KINDS = ("chaplygin", "horizontal", "abelian")
+KINDS = ("chaplygin", "horizontal", "both", "abelian")
 # A relative change of a slope below this counts as none: rounding of derivatives is below it, curvature far above.
 _STRAIGHT = 1e-10
 # A slope below this fraction of the usual one is a rounded zero.
 _SINGULAR = 1e-9
-# Samples of velocities reach 10 and of the algebra 100. With this time, steps are up to one unit and group elements
-# up to ten units long, whatever h is.
-_STEP = 0.1
-# Once Newton's method is near a root, each iteration doubles the number of correct digits.
-_ITERATIONS = 30
 
 
 def reduce(
@@ -35,6 +34,7 @@ def reduce(
     *,
     kind: str | None = None,
     level: Any = None,
+    connection: Callable[[Array, Array], Array] | None = None,
     h: float | None = None,
     at: Vector | None = None,
 ) -> ReducedSystem | ReducedRheonomicSystem:
@@ -42,10 +42,13 @@ def reduce(
 
     `method` is VariationalDLA or EDLA. The reduction of a Chaplygin system ("chaplygin") leaves the shapes, and adds
     forces. The reduction by a horizontal symmetry ("horizontal") leaves everything but the group, at the `level` of
-    its momentum (`symmetry.momentum(system, q0, v0)`). By default `classify` finds the kind; kind="abelian" takes any
-    abelian symmetry and eliminates no velocities. Raises ValueError with the reason if something is not invariant or
-    the kind does not apply. Invariance is measured with steps of size h around the start states, or around the
-    configurations `at`.
+    its momentum (`symmetry.momentum(system, q0, v0)`). If a part of the group is horizontal and the rest is Chaplygin
+    ("both"), the system is reduced by the one at its level and then by the other; `project` and `reconstruct` lead
+    from the full system to the last one and back. By default `classify` finds the kind; kind="abelian" takes any
+    abelian symmetry and eliminates no velocities. `connection(q0, q1)` is a discrete connection A_d of your own, which
+    must be e on the discrete constraint of a Chaplygin system; for kind="abelian" any will do. Raises ValueError with
+    the reason if something is not invariant or the kind does not apply. Invariance is measured with steps of size h
+    around the start states, or around the configurations `at`.
     """
     check_system(system)
     if kind is not None and kind not in KINDS:
@@ -58,7 +61,11 @@ def reduce(
     method.check(system)
     system = without_redundancy(system, at)
     found = classify(system, symmetry, method, h=h, at=at)
-    kind = _chosen(symmetry, found, kind)
+    if found.kind == "both" and kind in (None, "both"):
+        if connection is not None:
+            raise ValueError("reduce: a connection of your own is for one stage; reduce in two calls")
+        return _in_two_stages(system, method, symmetry, found, level, h, at)
+    kind = _chosen(symmetry, found, kind, level)
     if not symmetry.split(system).shape:
         raise ValueError(
             f"{system.label} with {symmetry.words}: what is left has no coordinates, so that there is no reduced "
@@ -67,18 +74,25 @@ def reduce(
     if kind != "horizontal" and level is not None:
         raise ValueError(f"reduce: a level belongs to a horizontal symmetry; this reduction is {kind}")
     if kind == "chaplygin":
-        case = Chaplygin()
+        case = Chaplygin(connection=connection)
     elif kind == "horizontal":
+        if connection is not None:
+            raise ValueError(
+                "reduce: the level of the momentum defines the discrete connection of a horizontal reduction; leave "
+                "out connection"
+            )
         case = Horizontal(level=_level(symmetry, level))
     else:
-        case = Abelian()
+        case = Abelian(connection=connection)
     made = ReducedRheonomicSystem if Trait.TIMED in lower(system).traits else ReducedSystem
     words = _words(system, symmetry, found, kind, level)
     reduced = made(system, symmetry, case, method, Note(words))
+    given, size = samples(system, symmetry, at), jnp.asarray(h or system.step or 0.1, float)
+    if connection is not None:
+        check_connection(reduced, connection, given, size)
     if kind == "abelian":
         return reduced
-    given, size = samples(system, symmetry, at), jnp.asarray(h or system.step or 0.1, float)
-    bend, smallest, largest = (np.asarray(x) for x in _slopes(as_arrays(reduced), given, size))
+    bend, smallest, largest = (np.asarray(x) for x in slopes(as_arrays(reduced), given, size))
     near = np.isfinite(smallest[:NEAR]) & np.isfinite(largest[:NEAR])
     usual = np.median(largest[:NEAR][near]) if near.any() else 0.0
     if not (near.any() and np.all(smallest[:NEAR][near] > _SINGULAR * usual)):
@@ -90,7 +104,8 @@ def reduce(
             )
         raise ValueError(
             f"{found.reason}. But the discrete constraint {method.discrete_constraint.cli_name} does not determine "
-            f"the element of {symmetry.group.name} by which a step moves: its derivative along the group is singular"
+            f"the element of {symmetry.group.name} by which a step moves: its derivative along the group is singular, "
+            "so that the discrete dimensional assumption T D_d + V x V = T(Q x Q) fails; see da.reduction.rigidity"
         )
     bend = bend[np.isfinite(bend)]
     case = dataclasses.replace(case, linear=bool(len(bend)) and bool(np.max(bend) < _STRAIGHT))
@@ -100,6 +115,26 @@ def reduce(
     return reduced
 
 
+def _in_two_stages(
+    system: System, method: Any, symmetry: Symmetry, found: Classification, level: Any, h: Any, at: Any
+) -> ReducedSystem | ReducedRheonomicSystem:
+    """The reduction by the horizontal part of a group at a level, and then by the rest."""
+    chosen = horizontal_part(symmetry, found.horizontal)
+    along = part(symmetry, chosen)
+    if level is None:
+        raise ValueError(
+            f"{found.reason}. Give level=, the momentum of the horizontal part, {along.words}, such as "
+            "Symmetry(...).momentum(system, q0, v0) of that part"
+        )
+    first = reduce(system, method, along, kind="horizontal", level=level, h=h, at=at)
+    others = rest(symmetry, along, system, chosen)
+    if at is not None:
+        at = np.stack([along.shape(system, jnp.asarray(q, float)) for q in np.atleast_2d(at)])
+    second = reduce(first, first.method, others, kind="chaplygin", h=h, at=at)
+    words = Note(f"{found.reason}. In two stages. First: {first.words} Then: {second.words}")
+    return dataclasses.replace(second, note=words, whole=symmetry)
+
+
 def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) -> None:
     """Raises ValueError if some step of the shape has no group element, or several, under the discrete constraint.
 
@@ -107,7 +142,7 @@ def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) 
     the group's part.
     """
     system, group = reduced.full, reduced.symmetry.group
-    defined, roots, good = (np.asarray(x) for x in _roots(as_arrays(reduced), given, h))
+    defined, roots, good = (np.asarray(x) for x in group_parts(as_arrays(reduced), given, h))
     rule = reduced.rule.discrete_constraint.cli_name
     said = f"{found.reason}. But the discrete constraint {rule} is not a discrete connection: "
     advice = "Use a discrete constraint that has exactly one, such as PointConstraint(0.5)"
@@ -119,15 +154,7 @@ def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) 
             f"({place(system, given.q[i])}) with shape velocity {_shape_velocity(reduced, given.v[i], h)} and h = "
             f"{float(h):.4g}. {advice}"
         )
-    other = roots[:, 1] - roots[:, 0]
-    turns = np.zeros(group.dimension, bool)
-    if (
-        Trait.COORDINATES in lower(system).traits
-    ):  # then the group's part of a step consists of the numbers of an element
-        turns[:] = [x in group.angles for x in group.coordinates]
-    other = np.where(turns, np.remainder(other + np.pi, 2 * np.pi) - np.pi, other)
-    steps = _STEP * np.max(np.abs(given.v), axis=1)
-    off = np.max(np.abs(other), axis=1) / (np.max(np.abs(roots), axis=(1, 2)) + steps)
+    off = apart(reduced, given, roots[:, 0], roots[:, 1])
     # Roots are accurate to rounding times the condition of the equation; another root is far from the first.
     several = np.where(good.all(axis=1) & np.isfinite(off), off, 0.0)
     i = int(np.argmax(several))
@@ -141,22 +168,17 @@ def _check_elements(reduced: Any, given: Sample, h: Any, found: Classification) 
 
 
 def _shape_velocity(reduced: Any, v: np.ndarray, h: Any) -> str:
-    kept = _STEP / float(h) * v[np.array(reduced.symmetry.split(reduced.full).shape_velocity, int)]
+    kept = STEP / float(h) * v[np.array(reduced.symmetry.split(reduced.full).shape_velocity, int)]
     return f"({', '.join(f'{x:.4g}' for x in kept)})"
 
 
-def _chosen(symmetry: Symmetry, found: Classification, kind: str | None) -> str:
+def _chosen(symmetry: Symmetry, found: Classification, kind: str | None, level: Any) -> str:
     """The kind of reduction; raises ValueError with the reason if there is none."""
     whole = found.kind == "horizontal" and found.horizontal.shape[1] == symmetry.group.dimension
     fits = {"Chaplygin": "chaplygin", "horizontal": "horizontal" if whole else None}.get(found.kind)
     if fits is not None and kind in (None, fits):
         if fits == "horizontal" and not _commutes(symmetry):
-            raise ValueError(
-                f"{found.reason}. But {symmetry.group.name} is not abelian: it turns the momentum, which a step does "
-                "not keep as seen from the group, so that there is no reduced system at a level. Reduce by an "
-                "abelian subgroup (a Symmetry with R^n or a torus on some of these coordinates); where constraints "
-                "fix the group's velocity, Chaplygin reduction takes any group"
-            )
+            _check_isotropy(symmetry, found, level)
         return fits
     if found.invariant and kind == "abelian":
         if symmetry.abelian:
@@ -180,6 +202,28 @@ def _commutes(symmetry: Symmetry) -> bool:
     return not any(np.any(np.asarray(symmetry.group.bracket(x))) for x in jnp.eye(symmetry.group.dimension))
 
 
+def _check_isotropy(symmetry: Symmetry, found: Classification, level: Any) -> None:
+    """Refuses a level that not all elements of the group keep: those that do have <mu, [xi, .]> = 0."""
+    said = (
+        f"{found.reason}. But {symmetry.group.name} is not abelian: a step keeps the momentum in space, and as seen "
+        "from the moving group element it turns. It would be a variable beside the shapes, and no system of the shapes "
+        "alone moves at such a level, unless the whole group keeps the level, as it keeps zero"
+    )
+    advice = (
+        "Reduce by an abelian subgroup (a Symmetry with R^n or a torus on some of these coordinates), or at a level "
+        "that all elements keep; where constraints fix the group's velocity, Chaplygin reduction takes any group"
+    )
+    if level is None:
+        raise ValueError(f"{said}. {advice}")
+    mu = _level(symmetry, level)
+    turned = np.stack([mu @ np.asarray(symmetry.group.bracket(x)) for x in jnp.eye(symmetry.group.dimension)])
+    if np.max(np.abs(turned)) <= SAME * np.max(np.abs(mu)):
+        return
+    _, sizes, turn = np.linalg.svd(turned.T)
+    kept = ", ".join(named(x, symmetry) for x in echelon(turn[sizes <= SAME * sizes[0]])) or "none"
+    raise ValueError(f"{said}. Of its directions only these keep {mu.tolist()}: {kept}. {advice}")
+
+
 def _level(symmetry: Symmetry, level: Any) -> np.ndarray:
     size = symmetry.group.dimension
     if level is None:
@@ -192,7 +236,9 @@ def _level(symmetry: Symmetry, level: Any) -> np.ndarray:
     except (TypeError, ValueError):
         given = np.array([np.nan])
     if given.shape != (size,) or not np.all(np.isfinite(given)):
-        raise ValueError(f"reduce: the level must be {size} finite numbers, got {level!r}")
+        raise ValueError(
+            f"reduce: the level must be {size} finite numbers, the momentum of {symmetry.words}; got {level!r}"
+        )
     return given
 
 
@@ -210,68 +256,3 @@ def _words(system: System, symmetry: Symmetry, found: Classification, kind: str,
     }
     at_level = "" if kind != "horizontal" else f" mu = {np.atleast_1d(np.asarray(level, float)).tolist()}."
     return f"{found.reason}. {done[kind]}.{at_level}"
-
-
-def _equation(core: Any, s: Sample, h: Any) -> tuple[Any, Any]:
-    """The residual of the equation for the group's part of a step, and its ingredients.
-
-    Steps have the same length for every h.
-    """
-    symmetry, full = core.symmetry, lower(core.full).at(s.t)
-    r, split = symmetry.shape(full, s.q), symmetry.split(full)
-    u = (_STEP / h) * s.v[np.array(split.shape_velocity, int)]
-    rule: Rule = core.discrete
-
-    def missing(w):
-        return core.case.missing(symmetry, full, rule, rule.step(symmetry, full, r, u, w, h), h)
-
-    return missing, (symmetry, full, r, u, (_STEP / h) * s.x)
-
-
-@jit_fast_compile
-def _slopes(core: Any, given: Any, h: Any) -> Any:
-    """The slope of the equation for the group's part of a step.
-
-    Returns the relative change of the slope, and its smallest and largest singular value.
-    """
-
-    def one(s):
-        missing, (*_, w) = _equation(core, s, h)
-        slope, other = jax.vmap(jax.jacfwd(missing))(jnp.stack([w, -0.7 * w]))
-        sizes = jnp.linalg.svd(slope, compute_uv=False)
-        return jnp.max(jnp.abs(other - slope)) / sizes[0], sizes[-1], sizes[0]
-
-    return jax.vmap(one)(given)
-
-
-@jit_fast_compile
-def _roots(core: Any, given: Any, h: Any) -> Any:
-    """The roots of the equation for the group's part of a step, from the usual guess and from another one.
-
-    Returns whether the equation is defined, the two roots, and whether each solves the equation.
-    """
-
-    def one(s):
-        missing, (symmetry, full, r, u, other) = _equation(core, s, h)
-        guess = core.case.group_velocity(symmetry, full, r, u)
-
-        size = jnp.max(jnp.abs(u)) + jnp.max(jnp.abs(guess)) + jnp.max(jnp.abs(other))
-
-        # A fixed number of iterations: a search with a stopping rule takes four times as long to compile.
-        def nearer(i, carry):
-            w, _, defined = carry
-            slope, value = jax.jacfwd(lambda w: (missing(w),) * 2, has_aux=True)(w)
-            change = solve(slope, value)
-            # Only at the first iteration: later ones may diverge out of the domain of the equation.
-            defined = defined & ((i > 0) | jnp.all(jnp.isfinite(value)))
-            return w - change, jnp.max(jnp.abs(change)), defined
-
-        def found(begin):
-            begun = (begin, jnp.inf, jnp.array(True))
-            w, change, defined = lax.fori_loop(0, _ITERATIONS, nearer, begun)
-            return h * w, change < 1e-9 * size, defined
-
-        roots, good, defined = jax.vmap(found)(jnp.stack([guess, other]))
-        return defined[0], roots, good
-
-    return jax.vmap(one)(given)
