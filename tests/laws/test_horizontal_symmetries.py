@@ -80,15 +80,6 @@ CASES = {
         ALL3,
         [ALL3[0], ALL3[2]],
     ),
-    # A potential of x alone: y is horizontal and conserved, z is a symmetry that is not horizontal.
-    "particle in a field": Case(
-        Z.NonholonomicParticle(lambda q: 1e-6 * jnp.sin(q[0])),
-        da.Symmetry(Rn(3), on=("x", "y", "z")),
-        2,
-        [ALL3[1]],
-        ALL3[1:],
-        [ALL3[0], ALL3[2]],
-    ),
     # A horizontal symmetry that the Lagrangian breaks, by little: nothing is conserved.
     "particle in another field": Case(
         Z.NonholonomicParticle(lambda q: 0.5 * q[0] ** 2 + 1e-10 * q[1]),
@@ -218,7 +209,7 @@ class Found(Lopsided):
 SECTIONS = da.horizontal_symmetries(Lopsided(), DISK).sections
 
 
-@pytest.mark.parametrize("method", [da.VariationalDLA(), da.GNI()], ids=["DLA", "GNI"])
+@pytest.mark.parametrize("method", [da.GNI()], ids=["GNI"])
 def test_momentum_equation_of_found_sections(method):
     """[ferraro2008] Theorem 2 for both sections, one of which is not constant."""
     system = Found()
@@ -279,9 +270,7 @@ def test_places_where_the_dimension_changes():
         assert found(name).changes == ()  # the constraints on the group's directions are regular there
 
 
-@pytest.mark.parametrize(
-    ("coupling", "dimension", "said"), [(1e-6, 0, False), (1e-12, 1, True), (1e-17, 1, False)]
-)
+@pytest.mark.parametrize(("coupling", "dimension", "said"), [(1e-6, 0, False), (1e-12, 1, True)])
 def test_what_cannot_be_decided_is_said(coupling, dimension, said):
     """z' + coupling sin(y) x' = 0 and y' = z' with x: x is horizontal if the coupling is rounding."""
     system = free("xyz", lambda q: [(coupling * jnp.sin(q[1]) * jnp.ones(()), 0.0, 1.0)])

@@ -192,7 +192,6 @@ class Cat(da.GroupSystem):
 
 
 LEVELS = {
-    "still in the plane": (Body(), "x y theta", [0.1, 0.2, 0.3, 0.8], [0.4], [0.0, 0.0, 0.0], V),
     "turning in the plane": (Body(), "x y theta", [0.1, 0.2, 0.3, 0.8], [0.4], [0.0, 0.0, 0.5], V),
     "falling cat": (
         Cat(),
