@@ -174,8 +174,17 @@ def test_leapfrog_keeps_its_modified_energy(cvt: da.System) -> None:
 
 @pytest.fixture(scope="module")
 def table(cvt: da.System) -> dict[str, da.diagnostics.BackwardError]:
-    methods = (da.FrameGradient(), da.DLA(0.5), da.DLA01(), da.DLA(0.4), da.LeapFrog(), da.DiscreteGradient())
-    return {m.cli_name: da.backward_error(cvt, m, start="rotating", h=0.1, states=24) for m in methods}
+    methods = (
+        da.FrameGradient(),
+        da.FrameCollocation(2),
+        da.DLA(0.5),
+        da.DLA01(),
+        da.DLA(0.4),
+        da.LeapFrog(),
+        da.DiscreteGradient(),
+        da.DiscreteGradient("average"),
+    )
+    return {m.cli_name: da.backward_error(cvt, m, start="rotating", h=0.1, states=12) for m in methods}
 
 
 BROKEN = {
@@ -212,9 +221,21 @@ def test_which_structures_a_method_loses(table: dict, name: str) -> None:
     assert found.distance.order == pytest.approx(1 if name == "dla:0.4" else 2, abs=0.1)
 
 
+def test_collocation_stays_in_the_class_too(table: dict) -> None:
+    found = table["frame:gauss=2"]
+    assert not set(found.broken) - {"volume in phase space"}
+    assert {"tangent to D", "energy", "driver undisturbed", "passenger in so(m+1)"} <= set(found.kept)
+    assert found.distance.order == pytest.approx(4, abs=0.2)
+
+
 def test_methods_on_all_velocities(table: dict) -> None:
-    """Leap-frog keeps a definite form, and dd its energy; neither is tangent to D, and dd disturbs the driver."""
-    leapfrog, dd = table["leapfrog"], table["dd"]
+    """Leap-frog and dd:average keep a definite form, and dd its energy; none is tangent to D, and dd with Gonzalez's
+    gradient disturbs the driver."""
+    leapfrog, dd, average = table["leapfrog"], table["dd"], table["dd:average"]
+    assert "tangent to D" in average.broken
+    assert {"energy", "driver undisturbed", "passenger keeps a quadratic form"} <= set(average.kept)
+    assert average.form is not None
+    assert average.form.definite
     assert {"tangent to D", "energy"} <= set(leapfrog.broken)
     assert {"driver undisturbed", "passenger linear", "passenger keeps a quadratic form"} <= set(
         leapfrog.kept
