@@ -44,7 +44,8 @@ class BoundarySolution(NamedTuple):
     condition: float
     """The ratio of the largest and the smallest response of the end to the velocity of the start; large if the end
     hardly determines the start."""
-    iterations: int
+    runs: int
+    """The number of runs that the search made."""
     message: str
 
     @property
@@ -312,19 +313,18 @@ def _searched(p: _Problem, x: np.ndarray, target: np.ndarray) -> tuple[np.ndarra
         if done >= 1.0:
             break
         there = min(done + move, 1.0)
-        new = _newton(p, shot, target, first + there * (goal - first))
-        if new is None:
-            move *= 0.5
-            shot = shot._replace(tries=shot.tries + ROUNDS // 4)
+        new, met = _newton(p, shot, target, first + there * (goal - first))
+        if met:
+            shot, done, move = new, there, 2 * move
+        else:
+            shot, move = shot._replace(tries=new.tries), 0.5 * move
             if move < 1e-4:
                 break
-        else:
-            shot, done, move = new, there, 2 * move
     return shot.x, shot
 
 
-def _newton(p: _Problem, shot: _Shot, target: np.ndarray, goal: np.ndarray) -> _Shot | None:
-    """The shot that ends at the goal; None if Newton's method does not converge."""
+def _newton(p: _Problem, shot: _Shot, target: np.ndarray, goal: np.ndarray) -> tuple[_Shot, bool]:
+    """The shot to which Newton's method leads, and whether it ends at the goal."""
     for _ in range(ROUNDS):
         off = (shot.end - goal) / p.size
         now = float(np.linalg.norm(off))
@@ -337,9 +337,9 @@ def _newton(p: _Problem, shot: _Shot, target: np.ndarray, goal: np.ndarray) -> _
                 break
             shot, share = shot._replace(tries=new.tries), 0.5 * share
         if better is None:  # rounding may be all that is left
-            return shot if now < MET else None
+            break
         shot = better
-    return shot if float(np.linalg.norm((shot.end - goal) / p.size)) < MET else None
+    return shot, float(np.linalg.norm((shot.end - goal) / p.size)) < MET
 
 
 def _solution(p: _Problem, x: np.ndarray, target: np.ndarray, shot: _Shot) -> tuple[BoundarySolution, str]:
