@@ -105,10 +105,10 @@ def test_one_state_many_states_and_derivatives_agree(cvt: da.System) -> None:
     one = jax.jit(f)(q[1], v[1])
     for x, y in zip(one, (rows.q[1], rows.v[1]), strict=True):
         assert np.abs(np.asarray(x) - y).max() < 1e-11  # machine code and XLA round differently, divided by h
-    t = 1e-4
-    moved = [f.rows(q[1:2] + s * t * v[1:2], v[1:2]) for s in (1, -1)]
+    t, way = 1e-4, np.array([1.0, -0.5, 0.0])  # the one-form does not change in this direction
+    moved = [f.rows(q[1:2] + s * t * way, v[1:2]) for s in (1, -1)]
     slope = (moved[0].v[0] - moved[1].v[0]) / (2 * t)
-    tangent = jax.jvp(lambda x: f(x, v[1])[1], (jnp.asarray(q[1]),), (jnp.asarray(v[1]),))[1]
+    tangent = jax.jvp(lambda x: f(x, v[1])[1], (jnp.asarray(q[1]),), (jnp.asarray(way),))[1]
     assert np.abs(slope - tangent).max() < 1e-6  # differences: t^2 and rounding / (h t)
 
 
@@ -396,6 +396,8 @@ def test_refusals(cvt: da.System) -> None:
     f = da.modified_field(cvt, da.DLA01(), 0.1)
     with pytest.raises(ValueError, match="one row per state"):
         f.rows([0.0, 0.0, 0.0], [0.0, 0.0, 0.0])
+    with pytest.raises(ValueError, match="does not satisfy the constraints"):
+        f.rows([[0.0, 0.0, 0.0]], [[1.0, 1.0, 1.0]])
     with pytest.raises(ValueError, match="from 1 to 4"):
         f.expansion([[0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]], count=9)
     with pytest.raises(ValueError, match="both q0 and v0"):

@@ -14,6 +14,7 @@ from dalembert.diagnostics.inputs import as_rows
 from dalembert.kernels import over_rows
 from dalembert.methods import Claims, Method, State
 from dalembert.model import (
+    TOLERANCE,
     Mechanics,
     System,
     Trait,
@@ -123,6 +124,15 @@ class ModifiedField(eqx.Module):
         """The field and its estimated error at each row, by machine code."""
         q, v = as_rows(self.mechanics.system, q, v)
         t = np.broadcast_to(np.asarray(t, float), (len(q),))
+        if self.stride == 1 and self.mechanics.constrained:
+            off, size = over_rows(_violation)(self.mechanics, q, v, t)
+            bad = np.any(~(np.abs(off) <= TOLERANCE * size), axis=1)
+            if np.any(bad):
+                row = int(np.argmax(bad))
+                raise ValueError(
+                    f"row {row}: the velocity {v[row]} does not satisfy the constraints of {self.mechanics.label}, as that "
+                    f"of {self.method.cli_name} does: A(q) v - b is {off[row]}. da.start finds the nearest one that does"
+                )
         return FieldValue(*over_rows(_value)(self, q, v, t))
 
 
@@ -237,6 +247,12 @@ def _back(f: ModifiedField, x: _Point) -> _Point:
         y = _stepped(f, x._replace(u=u), -f.h)
         x = y._replace(u=-f.method.reverse(f.mechanics.at(y.t), y.q, y.u))
     return x
+
+
+def _violation(m: Mechanics, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
+    """A v - b, and the size of the terms that cancel."""
+    here = m.at(t)
+    return here.violation(q, v), matvec(jnp.abs(here.forms(q, v)), jnp.abs(v)) + jnp.abs(here.levels(q, v))
 
 
 def _asymmetry(f: ModifiedField, q: Array, u: Array, t: Array) -> tuple[Array, Array]:
