@@ -49,7 +49,10 @@ TOGETHER = {
     ),
     "audits": ("laws/test_audit", "units/test_broken_methods", "studies/test_errata"),
     "reductions": ("equations/test_reduction", "laws/test_reduction", "laws/test_reduced_geometry"),
-    "coupled": tuple(f"studies/test_{x}" for x in ("cvt", "exponents", "latitude", "resonance", "structure")),
+    "coupled": tuple(
+        f"studies/test_{x}"
+        for x in ("action_angle", "cvt", "exponents", "latitude", "resonance", "structure")
+    ),
     "states": (
         "equations/test_states",
         "laws/test_order",

@@ -148,6 +148,10 @@ def test_what_has_no_angles():
         found.at_energy(2.5)  # beyond the separatrix
     with pytest.raises(ValueError, match="rows of q and v of length 3"):
         found.actions([0.0, 0.0], [0.0, 0.0])
+    with pytest.raises(ValueError, match="not finite"):
+        found.actions([0.0, 0.0, np.nan], [0.0, 0.0, 1.0])
+    with pytest.raises(ValueError, match=r"expected a dalembert\.System"):
+        reversible_integrability("x", (0.0, 1.0), (0.0, 2.0))
 
 
 def of_squares(rate):
@@ -201,11 +205,19 @@ def test_large_errors_decide_nothing():
         ((0.0, 1.5), (0.0, 2.5), "different families"),
         ((0.0, 1.5), (0.0, -1.5), "the same energy"),
         ((0.0, 1.5), (0.0, 2.0), "not periodic"),
+        ((0.0,), (0.0, 1.0), "a pair"),
+        (1.5, (0.0, 1.0), "a pair"),
+        ((0.0, 1.5), (np.nan, 1.0), "finite numbers"),
     ],
 )
 def test_regions_that_are_none(first, last, match):
     with pytest.raises(ValueError, match=match):
         nondegeneracy(parts("cvt-osc-0")[0], first, last)
+    if (
+        "periodic" not in match and "energy" not in match
+    ):  # those are among the hypotheses, or end before the check
+        with pytest.raises(ValueError, match=match):
+            reversible_integrability(parts("cvt-osc-0")[0], first, last)
 
 
 LOW, HIGH, WELL = ((0.0, 0.8), (0.0, 1.4)), ((0.0, 2.6), (0.0, 3.4)), ((-np.pi / 2, 0.5), (-np.pi / 2, 0.9))

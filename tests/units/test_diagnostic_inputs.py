@@ -244,15 +244,19 @@ def test_the_discrete_momentum_of_a_rheonomic_system():
 def test_every_public_function_is_looked_at():
     """A measurement that is new must be added to a table here, or to those that have tests of their own inputs."""
     elsewhere = {  # where their inputs are tested
+        "action_angle": "test_action_angle",
         "audit": "test_audit",
         "compare": "test_cli_audit",
         "edla_well_posedness": "test_bad_time",
         "least_defect": "test_structure",
         "lie_algebra": "test_structure",
         "measured_order": "test_audit",
+        "nondegeneracy": "test_action_angle",
         "nonholonomy": "test_structure",
+        "periodic_averaging": "test_periodic",
         "rebase": "test_structure",
         "reversibility": "test_structure",
+        "reversible_integrability": "test_action_angle",
         "averaging_symmetry_defect": "test_structure",
         "group_dimension": "by group_name",
         "start": "test_equations_of_motion",

@@ -143,6 +143,10 @@ class ActionAngle(eqx.Module):
                 f"states of {self.coupled.system.label} are rows of q and v of length {size}, got {q.shape} and "
                 f"{v.shape}"
             )
+        if not (np.isfinite(q).all() and np.isfinite(v).all()):
+            raise ValueError(
+                f"a state of {self.coupled.system.label} is not finite, so it has no actions and angles"
+            )
         kappa = np.asarray(self.coupled.linear()[0])
         x, speed, xi, eta = over_rows(CoupledSystem.split)(self.coupled, np.atleast_2d(q), np.atleast_2d(v))
         u = np.concatenate([x @ kappa.T, speed[:, None], np.ones((len(x), 1))], axis=1)
@@ -197,7 +201,7 @@ def action_angle(system: Any, xi: float, eta: float, h: float | None = None) -> 
     Angles are counted from a phase about which the system is reversible (`reversibility`), and from (xi, eta) if there
     is none. Raises ValueError if the driver is not periodic there, or if the passenger's motion is not bounded.
     """
-    averaged = averaging(system, float(xi), float(eta), h)
+    averaged = averaging(system, *driver_state((xi, eta)), h)
     _check_bounded(averaged)
     made = _made(averaged, None)
     for involution in sorted(reversibility(averaged), key=lambda x: x.shift):
@@ -207,6 +211,19 @@ def action_angle(system: Any, xi: float, eta: float, h: float | None = None) -> 
             return based
         made = based if made.involution is None else made
     return made
+
+
+def driver_state(state: Any) -> tuple[float, float]:
+    """(xi, eta) as two finite numbers; raises ValueError if it is anything else."""
+    try:
+        xi, eta = (float(x) for x in state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"a state of the driver is a pair (xi, eta), such as (0.0, 1.0); got {state!r}"
+        ) from None
+    if not np.isfinite([xi, eta]).all():
+        raise ValueError(f"a state of the driver is a pair of finite numbers (xi, eta); got {state!r}")
+    return xi, eta
 
 
 def _check_bounded(averaged: Averaging) -> None:

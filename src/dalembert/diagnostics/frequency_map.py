@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.polynomial import chebyshev
 
-from dalembert.diagnostics.actions_and_angles import ActionAngle, action_angle
+from dalembert.diagnostics.actions_and_angles import ActionAngle, action_angle, driver_state
 
 # The numbers of orbits, each of whose sets contains the one before.
 _ORBITS = (5, 9, 17, 33, 65)
@@ -71,6 +71,7 @@ def nondegeneracy(
     between them. The orbits are interpolated by Chebyshev polynomials of the driver energy, and their number is doubled
     until the determinant is known.
     """
+    first, last = driver_state(first), driver_state(last)
     start = action_angle(system, *first, h)
     end = action_angle(start.coupled, *last, h)
     name = start.coupled.system.label

@@ -4,11 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.diagnostics.actions_and_angles import ActionAngle
+from dalembert.diagnostics.actions_and_angles import ActionAngle, driver_state
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.coupled_structure import evolution_defect
 from dalembert.diagnostics.floquet import Averaging, averaging
 from dalembert.diagnostics.frequency_map import Nondegeneracy, nondegeneracy
+from dalembert.model import check_system
 
 # Evolution matrices are known to rounding, and period maps to 1e-11; the defects of systems that are not reversible
 # are a thousand times larger.
@@ -55,7 +56,10 @@ def reversible_integrability(
     Equations: [modin2020] Theorem 3.3, Propositions 5.3 and 5.4, and Definition 5.1. The hypotheses are measured one
     after the other, on several orbits of the region. Where one fails that the next ones need, the list ends.
     """
-    name = getattr(system, "label", None) or system.system.label
+    first, last = driver_state(first), driver_state(last)
+    whole = system.system if isinstance(system, CoupledSystem) else system
+    check_system(whole)
+    name = whole.label
     done: list[Hypothesis] = []
 
     def ended(conclusion: str) -> ReversibleIntegrability:
@@ -85,7 +89,7 @@ def reversible_integrability(
 
     statement = "the driver is periodic"
     try:
-        averages = [averaging(coupled, float(xi), float(eta), h) for xi, eta in (first, last)]
+        averages = [averaging(coupled, *state, h) for state in (first, last)]
     except ValueError as error:
         done.append(Hypothesis(statement, False, str(error)))
         return ended("Theorem 3.3 does not apply: the driver is not periodic")

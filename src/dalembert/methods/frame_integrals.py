@@ -145,7 +145,7 @@ class FrameIntegrals(Method):
             values1 = self._values(q1, matvec(b1, w1))
             rows = [jnp.concatenate([slope, wb]) * scale]
             for row, change in zip(scale * self._slopes(m, qb, wb, b), values1 - values0, strict=True):
-                rows.append(row + step * ratio(change - jnp.sum(row * step), jnp.sum(step * step)))
+                rows.append(row + step * _ratio(change - jnp.sum(row * step), jnp.sum(step * step)))
             made: list[Array] = []
             for row, drift in zip(rows, drifts, strict=True):
                 rest = row
@@ -157,7 +157,7 @@ class FrameIntegrals(Method):
                 kept, back = (length**2 / (length**2 + x**2 * square + number.tiny) for x in _FADES)
                 # The energy needs no correction, because F is orthogonal to its gradient.
                 along = kept * jnp.sum(unit * field) if made else 0.0
-                field = field - unit * (along + 0.5 * back * ratio(drift, length))
+                field = field - unit * (along + 0.5 * back * _ratio(drift, length))
                 made.append(unit)
             wanted = jnp.concatenate([matvec(b, tau * field[:r]), matvec(b, w0 + 0.5 * h * field[r:])])
             return wanted, q1, b1, w1
@@ -256,7 +256,7 @@ def _unit(row: Array) -> tuple[Array, Array]:
     return row / length, jnp.where(square > 0, length, 0.0)
 
 
-def ratio(x: Array, length: Array) -> Array:
+def _ratio(x: Array, length: Array) -> Array:
     """x / length; zero if the length is zero."""
     moving = length != 0
     return jnp.where(moving, x, 0.0) / jnp.where(moving, length, 1.0)
