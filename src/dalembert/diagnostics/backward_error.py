@@ -381,7 +381,7 @@ def _coupled_findings(
         rate = _rate_of(f, coupled, xi, eta)
         measures.append(
             {
-                "driver undisturbed": driver_alone(split, x, w, xi, eta),
+                "driver undisturbed": driver_alone(split, x, w, xi, eta, rate),
                 "descends to the reduced system": descends(split, x, w, xi, eta, rate),
                 "passenger linear": linear_passenger(split, x, w, xi, eta, matrices, rate),
             }

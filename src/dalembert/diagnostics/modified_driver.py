@@ -230,7 +230,8 @@ def _over_one_period(
                 end = flow(here, np.array([part]))
                 part -= float(miss(end[0]) @ along) / float(rate(end)[0] @ along)
             every = np.concatenate(rows)
-            wide = np.maximum(np.ptp(every, axis=0), length * np.abs(along))
+            # A free driver has one speed, and its angle goes round.
+            wide = np.maximum(np.ptp(every, axis=0), [length * abs(along[0]), np.max(np.abs(every[:, 1]))])
             closure = float(np.max(np.abs(miss(flow(here, np.array([part]))[0])) / wide))
             if closure < _RETURNED:
                 last = flow(np.tile(here[0], (_NODES, 1)), part * nodes)

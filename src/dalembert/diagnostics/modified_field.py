@@ -14,7 +14,6 @@ from dalembert.diagnostics.inputs import as_rows
 from dalembert.kernels import over_rows
 from dalembert.methods import Claims, Method, State
 from dalembert.model import (
-    TOLERANCE,
     Mechanics,
     System,
     Trait,
@@ -23,6 +22,7 @@ from dalembert.model import (
     lower,
     nearest_allowed,
     onto_surface,
+    violates,
 )
 from dalembert.numerics import Vectors, matvec
 from dalembert.simulation.loop import still_defined
@@ -125,13 +125,13 @@ class ModifiedField(eqx.Module):
         q, v = as_rows(self.mechanics.system, q, v)
         t = np.broadcast_to(np.asarray(t, float), (len(q),))
         if self.stride == 1 and self.mechanics.constrained:
-            off, size = over_rows(_violation)(self.mechanics, q, v, t)
-            bad = np.any(~(np.abs(off) <= TOLERANCE * size), axis=1)
+            bad, off = over_rows(_violation)(self.mechanics, q, v, t)
             if np.any(bad):
-                row = int(np.argmax(bad))
+                row = int(np.argmax(np.any(bad, axis=1)))
+                m, name = self.mechanics, self.method.cli_name
                 raise ValueError(
-                    f"row {row}: the velocity {v[row]} does not satisfy the constraints of {self.mechanics.label}, as that "
-                    f"of {self.method.cli_name} does: A(q) v - b is {off[row]}. da.start finds the nearest one that does"
+                    f"the velocity in row {row}, {v[row]}, does not satisfy the constraints of {m.label}, as that of "
+                    f"{name} does: A(q) v - b is {off[row]}. da.start finds the nearest velocity that does"
                 )
         return FieldValue(*over_rows(_value)(self, q, v, t))
 
@@ -250,9 +250,10 @@ def _back(f: ModifiedField, x: _Point) -> _Point:
 
 
 def _violation(m: Mechanics, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
-    """A v - b, and the size of the terms that cancel."""
+    """Which constraints the velocity violates, as numbers, and A v - b."""
     here = m.at(t)
-    return here.violation(q, v), matvec(jnp.abs(here.forms(q, v)), jnp.abs(v)) + jnp.abs(here.levels(q, v))
+    bad = violates(here.forms(q, v), v, here.levels(q, v), here.metric(q))
+    return bad.astype(q.dtype), here.violation(q, v)
 
 
 def _asymmetry(f: ModifiedField, q: Array, u: Array, t: Array) -> tuple[Array, Array]:

@@ -235,11 +235,13 @@ def _free_rate(
 
 
 def driver_alone(
-    split: CoupledField, x: np.ndarray, w: np.ndarray, xi: np.ndarray, eta: np.ndarray
+    split: CoupledField, x: np.ndarray, w: np.ndarray, xi: np.ndarray, eta: np.ndarray, rate: float
 ) -> Measure:
     """The change of the driver's field when its passenger is replaced by the resting one."""
     given, rest = split.at(x, w, xi, eta), split.at(0 * x, 0 * w, xi, eta)
-    size = np.maximum(np.max(np.abs(rest.driver), axis=0), np.finfo(float).tiny)
+    fastest, strongest = np.max(np.abs(rest.driver), axis=0)
+    # A free driver has no acceleration of its own to compare with.
+    size = np.maximum([fastest, max(strongest, rate * fastest)], np.finfo(float).tiny)
     return Measure(
         np.max(np.abs(given.driver - rest.driver) / size, axis=1),
         np.max((given.driver_error + rest.driver_error) / size, axis=1),
