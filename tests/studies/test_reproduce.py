@@ -156,6 +156,24 @@ def test_mechanism(outcome):
     assert np.max(np.abs(energy - foretold)) < 0.05
 
 
+def test_modified_fields(outcome):
+    """Rates from one turn agree with those of 8,192 steps, whose transients leave about a hundredth of their sum."""
+    data = outcome.results["backward"].data
+    for spelling in ("dla:0.4", "dla:0.5", "dla01"):
+        growth, seen = data.growth[spelling], data.exponents[spelling]
+        assert np.sum(growth.exponents) == pytest.approx(np.sum(seen), rel=0.02)
+        assert np.max(data.skewness[spelling].defect[-1]) > 1e3 * np.max(data.skewness[spelling].error[-1])
+    assert np.abs(data.growth["frame"].exponents).max() < 1e-9
+    frame = data.skewness["frame"]
+    assert np.all(frame.defect[-1] <= 4 * frame.error[-1])
+    halved = [np.log2(x.defect.max(axis=1)[-2] / x.defect.max(axis=1)[-1]) for x in data.skewness.values()]
+    assert halved[:3] == pytest.approx([1, 2, 2], abs=0.1)  # the next power of h still matters
+    _, energy, foretold = data.decay
+    assert (
+        np.max(np.abs(energy - foretold)) < 0.05
+    )  # of the order h^2, by which the energy oscillates, and phases
+
+
 def test_files(outcome):
     assert outcome.missing == ()
     assert tuple(outcome.results) == tuple(STUDIES)

@@ -316,7 +316,7 @@ def reproduce(
         From the first paper: fig4 fig5 fig6 fig7 fig8 table1 table34.
         From the second paper: ferraro-fig2 ferraro-fig5.
         On papers without experiments: edla (Cortes 2003), reduction (Fernandez, Tori and Zuccalli 2008).
-        Our own: resonance mechanism maps snakeboard parasitic.
+        Our own: resonance mechanism backward maps snakeboard parasitic.
     quick
         Make shorter runs, fewer cases and coarser sweeps, which give the same verdicts in one or two minutes.
     out

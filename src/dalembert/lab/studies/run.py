@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TextIO
 
 from dalembert.lab.studies import (
+    backward,
     cvt_integrals,
     edla,
     ferraro_fig2,
@@ -105,6 +106,7 @@ STUDIES: dict[str, Study] = {
     "table34": table34,
     "resonance": resonance,
     "mechanism": mechanism,
+    "backward": backward,
     "maps": maps,
     "ferraro-fig2": ferraro_fig2,
     "ferraro-fig5": ferraro_fig5,
@@ -114,7 +116,7 @@ STUDIES: dict[str, Study] = {
     "reduction": reduction,
 }
 # These studies mostly compile, so they run in a second process if there is a second core.
-ASIDE = ("table1", "table34", "mechanism", "snakeboard", "edla")
+ASIDE = ("table1", "table34", "mechanism", "backward", "snakeboard", "edla")
 
 
 class Outcome(NamedTuple):
