@@ -400,6 +400,13 @@ def test_refusals(cvt: da.System) -> None:
         f.rows([[0.0, 0.0, 0.0]], [[1.0, 1.0, 1.0]])
     with pytest.raises(ValueError, match="from 1 to 4"):
         f.expansion([[0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]], count=9)
+    start, other = cvt.start("rotating"), da.CoupledSystem.of(da.zoo.SpringParticle())
+    with pytest.raises(ValueError, match="expected a field"):
+        predicted_growth(cvt, da.DLA01(), *start)
+    with pytest.raises(ValueError, match="differ in size"):
+        predicted_growth(cvt, da.modified_field(cvt, da.EDLA(), 0.1), *start)
+    with pytest.raises(ValueError, match="from the same system"):
+        predicted_growth(other, f, *start)
     with pytest.raises(ValueError, match="both q0 and v0"):
         da.backward_error(cvt, da.DLA01(), [0.0, 0.0, 0.0])
     with pytest.raises(ValueError, match="at least 4"):

@@ -236,6 +236,11 @@ def test_all_steps_that_keep_the_energy():
     assert jumped.step_data["h"][-1] == pytest.approx(ended.nearest, rel=0.01)
     # A coarser search says how coarse it was, and finds the same two.
     again = energy_roots(sol, last - 1, points=60)
+    for arguments, words in (((0,), "at least 1"), ((10**6,), "one of the"), ((1.5,), "one of the")):
+        with pytest.raises(ValueError, match=words):
+            energy_roots(sol, *arguments)
+    with pytest.raises(ValueError, match="needs a run by EDLA"):
+        energy_roots(da.simulate(WELL, da.FrameGradient(), *WELL.start(), h=0.05, steps=2))
     assert again.ratio > 1.08
     np.testing.assert_allclose(again.h, found.h, rtol=1e-9)
 

@@ -246,6 +246,10 @@ def test_every_public_function_is_looked_at():
     elsewhere = {  # where their inputs are tested
         "action_angle": "test_action_angle",
         "audit": "test_audit",
+        "backward_error": "test_backward_error",
+        "energy_roots": "test_variable_steps",
+        "modified_field": "test_backward_error",
+        "predicted_growth": "test_backward_error",
         "compare": "test_cli_audit",
         "edla_well_posedness": "test_bad_time",
         "least_defect": "test_structure",

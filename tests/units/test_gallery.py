@@ -69,7 +69,9 @@ def test_the_table_has_every_system_and_every_family_of_methods(pages, table):
     for case, pairs in table["cases"].items():
         assert tuple(pairs) == verification.METHODS, case
     families = {method.partition(":")[0].partition("@")[0] for method in verification.METHODS}
-    assert families == set(METHODS) - {"reference"}, "the reference claims nothing"
+    # The reference claims nothing. Taylor claims an order that no audit can see, because its errors are rounding
+    # whatever the distance of rows is.
+    assert families == set(METHODS) - {"reference", "taylor"}
     audited = {
         method for pairs in table["cases"].values() for method, pair in pairs.items() if "claims" in pair
     }

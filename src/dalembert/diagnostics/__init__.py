@@ -2,7 +2,6 @@
 
 from dalembert.diagnostics.actions_and_angles import ActionAngle, action_angle
 from dalembert.diagnostics.auditing import Audit, audit, compare
-from dalembert.diagnostics.backward_error import BackwardError, Finding, Kept, backward_error
 from dalembert.diagnostics.balance import EnergyBalance, energy_balance
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.coupled_structure import (
@@ -27,6 +26,7 @@ from dalembert.diagnostics.discrete import (
     symplectic_defect,
 )
 from dalembert.diagnostics.equations import Linearisation, Motion, Start, acceleration, linearise, start
+from dalembert.diagnostics.field_analysis import BackwardError, Finding, Kept, backward_error
 from dalembert.diagnostics.floquet import (
     Averaging,
     Orbit,
@@ -44,8 +44,8 @@ from dalembert.diagnostics.hypotheses import (
     ReversibleIntegrability,
     reversible_integrability,
 )
+from dalembert.diagnostics.interpolated_field import Expansion, FieldValue, ModifiedField, modified_field
 from dalembert.diagnostics.modified_driver import CoupledField, Growth, predicted_growth
-from dalembert.diagnostics.modified_field import Expansion, FieldValue, ModifiedField, modified_field
 from dalembert.diagnostics.modified_structure import Form
 from dalembert.diagnostics.order import Order, Terms, exact_ends, fitted_order, measured_order, measured_terms
 from dalembert.diagnostics.parasitic import Parasitic, normal_velocity, parasitic_levels, parasitic_mode

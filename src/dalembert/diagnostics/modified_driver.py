@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.floquet import orbit, section
-from dalembert.diagnostics.modified_field import ModifiedField
+from dalembert.diagnostics.interpolated_field import ModifiedField
 from dalembert.diagnostics.stepmap import step_map
 from dalembert.kernels import over_rows
 from dalembert.numerics import Vector, matvec
@@ -175,6 +175,19 @@ def predicted_growth(coupled: CoupledSystem, field: ModifiedField, q0: Vector, v
 
     The exponents of a method are the rates at which its passenger drifts in long runs; here they come from one period.
     """
+    coupled = CoupledSystem.of(coupled)
+    if not isinstance(field, ModifiedField):
+        raise ValueError(f"expected a field such as modified_field(system, method, h) returns, got {field!r}")
+    if field.method.variable_step:
+        raise ValueError(
+            f"the steps of {field.method.cli_name} differ in size, with one energy for driver and passenger, so "
+            "neither has an equation of its own; take a method with equal steps"
+        )
+    if field.mechanics.class_name != coupled.system.class_name:
+        raise ValueError(
+            f"the field is one of {field.mechanics.label}, but the coupled system is {coupled.system.label}; make both "
+            "from the same system"
+        )
     xi, eta = section(coupled, q0, v0)
     step = orbit(coupled, xi, eta, float(field.h)).step
     radius = passenger_size(coupled, q0, v0)

@@ -10,8 +10,8 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from dalembert.diagnostics.interpolated_field import FieldValue, ModifiedField
 from dalembert.diagnostics.modified_driver import CoupledField
-from dalembert.diagnostics.modified_field import FieldValue, ModifiedField
 from dalembert.diagnostics.order import exact_acceleration
 from dalembert.diagnostics.stepmap import place, place_in_frame, read_in_frame, read_place
 from dalembert.kernels import over_rows

@@ -12,7 +12,7 @@ from dalembert.diagnostics import (
     predicted_growth,
     section,
 )
-from dalembert.diagnostics.backward_error import SAFETY
+from dalembert.diagnostics.field_analysis import SAFETY
 from dalembert.lab.studies.drawing import log_axis, panels, style_of
 from dalembert.lab.studies.result import Cell, Picture, Result, Table, number, plain_row
 from dalembert.lab.studies.shared_runs import CVT_STEP, NAMES, Lab, Panel

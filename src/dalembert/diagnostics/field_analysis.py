@@ -13,8 +13,8 @@ from jax import Array
 
 from dalembert.diagnostics.conserved import horizontal_momenta
 from dalembert.diagnostics.coupled import CoupledSystem
+from dalembert.diagnostics.interpolated_field import ModifiedField, modified_field
 from dalembert.diagnostics.modified_driver import CoupledField, Growth, passenger_size, predicted_growth
-from dalembert.diagnostics.modified_field import ModifiedField, modified_field
 from dalembert.diagnostics.modified_structure import (
     Form,
     Measure,
