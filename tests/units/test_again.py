@@ -165,6 +165,7 @@ def test_what_is_refused_the_usual_way_is_refused_again(start, message, steps):
         {"h": 0.1, "steps": True}, {"h": 0.1, "steps": 5, "save_every": 0}, {"h": 0.1, "steps": 5, "t0": np.inf},
         {"h": "0.1", "steps": 5}, {"h": 0.1}, {"h": 0.1, "steps": 5, "t1": 0.5},
         {"h": 0.1, "steps": 5, "on_failure": "no"}, {"h": 0.1, "steps": 5, "project": 1},
+        {"h": 0.1, "steps": 5, "save_every": 10**20},
     ],
     ids=str,
 )  # fmt: skip

@@ -201,7 +201,7 @@ def plain_numbers(h: Any, steps: Any, every: Any, t0: Any) -> bool:
     """Whether these are numbers that need no further look."""
     return (
         type(h) in _NUMBERS and type(t0) in _NUMBERS and type(steps) is int and type(every) is int
-        and 0 < h < np.inf and 0 <= steps < CAPACITY * every and every > 0
+        and 0 < h < np.inf and 0 <= steps < CAPACITY * every and 0 < every < 2**62
     )  # fmt: skip
 
 
