@@ -216,7 +216,7 @@ def test_page_stands_alone(page):
     reader.feed(page)
     reader.close()
     assert reader.open == []
-    assert reader.figures == reader.captions == len(reader.images) == 16
+    assert reader.figures == reader.captions == len(reader.images) == 17
     assert all(len(image["alt"]) > 40 for image in reader.images)
     for address in reader.addresses:
         assert address.startswith(("data:", "#"))
