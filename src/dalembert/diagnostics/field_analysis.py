@@ -44,7 +44,7 @@ from dalembert.model import (
     orthonormal_frame,
 )
 from dalembert.numerics import Vector
-from dalembert.simulation import simulate
+from dalembert.simulation import Trajectory, simulate
 
 SAFETY = 4.0
 """A defect counts as one if it exceeds its estimated error by this factor; the estimates are differences of sums with
@@ -210,14 +210,14 @@ def backward_error(
                 f"backward_error measures autonomous systems in their own coordinates, but {m.label} {words}; "
                 "modified_field(system, method, h) gives the field itself"
             )
-    first = modified_field(independent_rows(system, q0), method, h)
+    chosen = independent_rows(system, q0)
+    first = modified_field(chosen, method, h)
     # One step, so that a refusal or a start off the constraint is reported before anything is measured.
     simulate(system, method, q0, v0, h=float(first.h), steps=1, throw=False)
-    chosen = independent_rows(system, q0)
     fields = [eqx.tree_at(lambda f: f.h, first, part * first.h) for part in LEVELS]
     q0, v0 = np.asarray(q0, float), np.asarray(v0, float)
-    q, v = _states(chosen, first.mechanics, q0, v0, float(first.h), states)
-    q, v = _where_known(fields, q, v)
+    exact = simulate(chosen, Reference(), q0, v0, h=4 * float(first.h), steps=100, throw=False)
+    q, v = _where_known(fields, *_states(chosen, first.mechanics, exact, states))
     pairs = [_measured(f, chosen, q, v, dict(integrals or {})) for f in fields]
     apart = [distance(f, q, v, f.rows(q, v)) for f in fields]
     changed = [float(np.max(x.defect)) for x in apart]
@@ -226,10 +226,9 @@ def backward_error(
     found = {name: _finding([each[name] for each in pairs], changed, most) for name in pairs[0]}
     growth = form = None
     coupled = _coupled(chosen, q0)
-    if (
-        coupled is not None and not method.variable_step
-    ):  # with one energy for both parts, neither moves by itself
-        more, form = _coupled_findings(coupled, fields, q0, v0, states, changed, most)
+    # With steps that one energy for both parts determines, neither part moves by itself.
+    if coupled is not None and not method.variable_step:
+        more, form = _coupled_findings(coupled, fields, exact, states, changed, most)
         found |= more
         if all(found[x].verdict is not Kept.BROKEN for x in ("driver undisturbed", "passenger linear")):
             try:
@@ -250,12 +249,9 @@ def backward_error(
     )
 
 
-def _states(
-    system: System, m: Mechanics, q0: np.ndarray, v0: np.ndarray, h: float, count: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _states(system: System, m: Mechanics, sol: Trajectory, count: int) -> tuple[np.ndarray, np.ndarray]:
     """States on the exact motion, and random velocities at the same configurations."""
-    sol = simulate(system, Reference(), q0, v0, h=4 * h, steps=100, throw=False)
-    fine = np.all(np.isfinite(sol.q) & np.isfinite(sol.q), axis=1) & np.all(np.isfinite(sol.v), axis=1)
+    fine = np.all(np.isfinite(sol.q), axis=1) & np.all(np.isfinite(sol.v), axis=1)
     draw = np.random.default_rng(11)
     pick = draw.choice(np.nonzero(fine)[0], size=(count + 1) // 2)
     pick[0] = 0
@@ -352,8 +348,7 @@ def _coupled(system: System, q0: Any) -> CoupledSystem | None:
 def _coupled_findings(
     coupled: CoupledSystem,
     fields: list[ModifiedField],
-    q0: np.ndarray,
-    v0: np.ndarray,
+    sol: Trajectory,
     count: int,
     changed: list[float],
     most: float,
@@ -361,16 +356,16 @@ def _coupled_findings(
     """What the modified field makes of the driver and the passenger, at random states of both."""
     draw = np.random.default_rng(12)
     i = coupled.index
-    sol = simulate(coupled.system, Reference(), q0, v0, h=4 * float(fields[0].h), steps=100, throw=False)
     xi = np.asarray(sol.q)[draw.integers(0, len(sol.t), size=count), i] + 0.1 * draw.normal(size=count)
     if coupled.is_angle:
         xi = (xi + np.pi) % (2 * np.pi) - np.pi
     fastest = max(float(np.max(np.abs(np.asarray(sol.v)[:, i]))), 1e-3)
     eta = fastest * draw.uniform(-1, 1, size=count)
-    radius = passenger_size(coupled, q0, v0)
+    radius = passenger_size(coupled, sol.q[0], sol.v[0])
     kappa = np.asarray(coupled.linear()[0])
+    rate = _rate_of(coupled, xi, eta)
     measures: list[dict[str, Measure | None]] = []
-    form: Form | None = None
+    forms = []
     for f in fields:
         split = CoupledField(coupled, f)
         size = split.reduction.size
@@ -378,7 +373,6 @@ def _coupled_findings(
         z *= radius / np.linalg.norm(z, axis=1, keepdims=True)
         x, w = z[:, : len(kappa)] @ np.linalg.pinv(kappa).T, z[:, len(kappa) :]
         matrices = split.linear(xi, eta, radius)
-        rate = _rate_of(f, coupled, xi, eta)
         measures.append(
             {
                 "driver undisturbed": driver_alone(split, x, w, xi, eta, rate),
@@ -388,23 +382,24 @@ def _coupled_findings(
         )
         if split.on_constraint:
             measures[-1]["passenger in so(m+1)"] = in_algebra(matrices, rate)
-        made = quadratic_form(matrices, rate)
-        form = made  # of the shortest steps, where it is known best
-        measures[-1]["passenger keeps a quadratic form"] = made.measure
+        forms.append(quadratic_form(matrices, rate))
+        measures[-1]["passenger keeps a quadratic form"] = forms[-1].measure
     found = {
         name: _finding([each[name] for each in measures], changed, most)
         for name, x in measures[0].items()
         if x is not None
     }
-    name = "passenger keeps a quadratic form"
-    if form is not None and found[name].verdict is Kept.KEPT:
+    form, name = (
+        forms[-1],
+        "passenger keeps a quadratic form",
+    )  # of the shortest steps, where it is known best
+    if found[name].verdict is Kept.KEPT:
         words = "definite, so passengers stay bounded" if form.definite else "not definite"
         found[name] = found[name]._replace(words=words)
-    assert form is not None
     return found, form
 
 
-def _rate_of(f: ModifiedField, coupled: CoupledSystem, xi: np.ndarray, eta: np.ndarray) -> float:
+def _rate_of(coupled: CoupledSystem, xi: np.ndarray, eta: np.ndarray) -> float:
     """The largest rate at which the driver and the springs turn the passenger's velocity."""
     matrices = over_rows(CoupledSystem.matrix)(coupled, xi)[:, :-1, :-1]
     turning = over_rows(_turning)(coupled, xi)

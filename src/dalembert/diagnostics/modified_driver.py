@@ -17,7 +17,7 @@ from dalembert.diagnostics.floquet import orbit, section
 from dalembert.diagnostics.interpolated_field import ModifiedField
 from dalembert.diagnostics.stepmap import step_map
 from dalembert.kernels import over_rows
-from dalembert.numerics import Vector, matvec
+from dalembert.numerics import PathRule, Vector, matvec
 
 _MOST_STEPS = 5_000
 _NODES = 8
@@ -121,9 +121,9 @@ class CoupledField(NamedTuple):
 
     def linear(
         self, xi: np.ndarray, eta: np.ndarray, radius: float = 1.0
-    ) -> tuple[np.ndarray, np.ndarray, Parts, np.ndarray]:
-        """The matrices A and vectors b of the passenger equation z' = A z + b at each driver state, the field at the
-        resting passenger, and the estimated errors of the entries of A.
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The matrices A and vectors b of the passenger equation z' = A z + b at each driver state, and the estimated
+        errors of the entries of A.
 
         They are differences of the field between passengers of size `radius` and the resting one, so they are exact if
         the equation is linear.
@@ -143,8 +143,7 @@ class CoupledField(NamedTuple):
         z = parts.passenger.reshape(size + 1, count, size)
         errors = parts.passenger_error.reshape(size + 1, count)
         matrix = np.moveaxis(z[:-1] - z[-1], 0, -1) / radius
-        rest = Parts(*(y.reshape(size + 1, count, *y.shape[1:])[-1] for y in parts))
-        return matrix, z[-1], rest, (np.max(errors[:-1], axis=0) + errors[-1]) / radius
+        return matrix, z[-1], (np.max(errors[:-1], axis=0) + errors[-1]) / radius
 
 
 class Growth(NamedTuple):
@@ -213,7 +212,8 @@ def _over_one_period(
     coupled, field = split.coupled, split.field
     length = field.stride * float(field.h)
     base = np.array([xi, eta])
-    nodes, weights, matrix = _gauss(_NODES)
+    rule = PathRule.of(_NODES)
+    nodes, weights, matrix = rule.nodes, rule.weights, rule.stages
 
     def rate(z: np.ndarray) -> np.ndarray:
         zero = np.zeros((len(z), len(coupled.others)))
@@ -264,14 +264,6 @@ def _over_one_period(
         f"the modified driver of {coupled.system.label} does not come back to ({xi:g}, {eta:g}) within "
         f"{len(rows)} steps; take another start, or a smaller h"
     )
-
-
-def _gauss(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The nodes, the weights and the matrix of Gauss's collocation on [0, 1]."""
-    x, w = np.polynomial.legendre.leggauss(count)
-    nodes, powers = 0.5 * (x + 1), np.arange(count)
-    inverse = np.linalg.inv(nodes[:, None] ** powers)
-    return nodes, 0.5 * w, (nodes[:, None] ** (powers + 1) / (powers + 1)) @ inverse
 
 
 def _collocated(matrix: np.ndarray, weights: np.ndarray, equation: np.ndarray) -> np.ndarray:

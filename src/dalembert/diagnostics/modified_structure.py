@@ -13,7 +13,15 @@ from jaxtyping import Float
 from dalembert.diagnostics.interpolated_field import FieldValue, ModifiedField
 from dalembert.diagnostics.modified_driver import CoupledField
 from dalembert.diagnostics.order import exact_acceleration
-from dalembert.diagnostics.stepmap import place, place_in_frame, read_in_frame, read_place
+from dalembert.diagnostics.stepmap import (
+    OFFSETS,
+    WEIGHTS,
+    place,
+    place_in_frame,
+    read_in_frame,
+    read_place,
+    reverse,
+)
 from dalembert.kernels import over_rows
 from dalembert.model import (
     Mechanics,
@@ -123,8 +131,8 @@ def _metric(m: Mechanics, q: Array) -> Array:
 
 def reversal(f: ModifiedField, q: np.ndarray, v: np.ndarray, value: FieldValue) -> Measure:
     """By how much R f(R x) differs from -f(x), for the method's own reversal R of velocities."""
-    shared = (f.mechanics, f.method)
-    turned = over_rows(_turned)(shared, q, v)
+    shared = (f.mechanics, f.method, f.h)
+    turned = over_rows(reverse)(shared, q, v)
     back = f.rows(q, turned)
     # R takes the field at R x to a vector at x.
     dq, dv = back.q, over_rows(_turned_rate)(shared, q, turned, back.q, back.v)
@@ -138,24 +146,18 @@ def reversal(f: ModifiedField, q: np.ndarray, v: np.ndarray, value: FieldValue) 
     return Measure(*(np.maximum(one, two) for one, two in zip(*parts, strict=True)))
 
 
-def _turned(shared: Any, q: Array, v: Array) -> Array:
-    m, method = shared
-    return method.reverse(m, q, v)
-
-
 def _turned_rate(shared: Any, q: Array, v: Array, dq: Array, dv: Array) -> Array:
-    m, method = shared
+    return _along(shared[0], lambda q, v: reverse(shared, q, v), q, v, dq, dv)
+
+
+def _along(m: Mechanics, function: Callable, q: Array, v: Array, dq: Array, dv: Array) -> Array:
+    """The derivative of a function of (q, v) along the tangent vector (dq, dv)."""
     zero = jnp.zeros((), q.dtype)
 
-    def along(s):
-        return method.reverse(m, m.space.displaced(q, s * dq), v + s * dv)
+    def moved(s):
+        return function(m.space.displaced(q, s * dq), v + s * dv)
 
-    return jax.jvp(along, (zero,), (jnp.ones_like(zero),))[1]
-
-
-# Central differences of order six.
-_OFFSETS = np.array([-3, -2, -1, 1, 2, 3])
-_WEIGHTS = np.array([-1, 9, -45, 45, -9, 1]) / 60
+    return jax.jvp(moved, (zero,), (jnp.ones_like(zero),))[1]
 
 
 class Divergence(NamedTuple):
@@ -197,7 +199,7 @@ def _traces(
     b, d = over_rows(orthonormal_frame)(m, q), over_rows(tangent_directions)(m, q)
     n = d.shape[2]
     size = n + (n if free else b.shape[2])
-    shifts = (np.eye(size)[:, None, :] * (delta * _OFFSETS)[None, :, None]).reshape(-1, size)
+    shifts = (np.eye(size)[:, None, :] * (delta * OFFSETS)[None, :, None]).reshape(-1, size)
     many = len(shifts)
     base, speed, frame, directions = (np.repeat(x, many, axis=0) for x in (q, v, b, d))
     shift = np.tile(shifts, (len(q), 1))
@@ -207,31 +209,21 @@ def _traces(
     else:
         near = over_rows(place_in_frame)(m, base, speed, frame, directions, shift[:, :n], shift[:, n:])
         rates = over_rows(_frame_rate)(m, *near, *field(*near), base, frame, directions)
-    table = rates.reshape(len(q), size, len(_OFFSETS), size)
-    jacobian = np.einsum("kjoi,o->kij", table, _WEIGHTS) / delta
+    table = rates.reshape(len(q), size, len(OFFSETS), size)
+    jacobian = np.einsum("kjoi,o->kij", table, WEIGHTS) / delta
     return np.trace(jacobian, axis1=1, axis2=2), np.linalg.norm(jacobian, axis=(1, 2))
 
 
 def _frame_rate(
     m: Mechanics, q: Array, u: Array, dq: Array, du: Array, base: Array, b: Array, directions: Array
 ) -> Array:
-    zero = jnp.zeros((), q.dtype)
-
-    def along(s):
-        return read_in_frame(m, m.space.displaced(q, s * dq), u + s * du, base, b, directions)
-
-    return jax.jvp(along, (zero,), (jnp.ones_like(zero),))[1]
+    return _along(m, lambda q, u: read_in_frame(m, q, u, base, b, directions), q, u, dq, du)
 
 
 def _free_rate(
     m: Mechanics, q: Array, u: Array, dq: Array, du: Array, base: Array, directions: Array
 ) -> Array:
-    zero = jnp.zeros((), q.dtype)
-
-    def along(s):
-        return read_place(m, m.space.displaced(q, s * dq), u + s * du, base, directions)
-
-    return jax.jvp(along, (zero,), (jnp.ones_like(zero),))[1]
+    return _along(m, lambda q, u: read_place(m, q, u, base, directions), q, u, dq, du)
 
 
 def driver_alone(
@@ -275,7 +267,7 @@ def linear_passenger(
     rate: float,
 ) -> Measure:
     """By how much the passenger's field differs from A z + b."""
-    matrix, shift, _, error = matrices
+    matrix, shift, error = matrices
     kappa = np.asarray(split.coupled.linear()[0])
     z = np.concatenate([x @ kappa.T, w], axis=1)
     given = split.at(x, w, xi, eta)
@@ -286,7 +278,7 @@ def linear_passenger(
 
 def in_algebra(matrices: tuple, rate: float) -> Measure:
     """The symmetric part of A, which is zero in so(m+1)."""
-    matrix, _, _, error = matrices
+    matrix, _, error = matrices
     symmetric = 0.5 * (matrix + np.swapaxes(matrix, 1, 2))
     return scaled(np.linalg.norm(symmetric, axis=(1, 2)), np.sqrt(matrix.shape[1]) * error, rate)
 
@@ -308,7 +300,7 @@ def quadratic_form(matrices: tuple, rate: float) -> Form:
     A^T G + G A = 0 is linear in G, so the kept forms at all driver states together are the kernel of one matrix. The
     singular values that the errors of A explain count as zero; if there are none, the smallest takes their place.
     """
-    matrix, _, _, error = matrices
+    matrix, _, error = matrices
     size = matrix.shape[1]
     basis = []
     for i in range(size):

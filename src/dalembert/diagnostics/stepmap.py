@@ -31,8 +31,8 @@ from dalembert.numerics import Vector, Vectors
 from dalembert.simulation import Trajectory, simulate
 
 # Central differences of order six; exact to rounding for maps as smooth as a step.
-_OFFSETS = np.array([-3, -2, -1, 1, 2, 3])
-_WEIGHTS = np.array([-1, 9, -45, 45, -9, 1]) / 60
+OFFSETS = np.array([-3, -2, -1, 1, 2, 3])
+WEIGHTS = np.array([-1, 9, -45, 45, -9, 1]) / 60
 _DELTA = 0.02
 # Newton steps from the tangent plane, a few times _DELTA away, to the surface of position constraints.
 _CORRECTIONS = 4
@@ -48,7 +48,8 @@ def _step(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     return state.q, method.output(system, state, memory, h)[0]
 
 
-def _reverse(shared: Any, q: Array, u: Array) -> Array:
+def reverse(shared: Any, q: Array, u: Array) -> Array:
+    """The velocity with which the method goes back."""
     system, method, _ = shared
     return method.reverse(system, q, u)
 
@@ -85,7 +86,7 @@ def reversibility_defect(
     q, u = as_rows(system, q, u)
 
     def turn(q, u):
-        return -u if plain else over_rows(_reverse)(shared, q, u)
+        return -u if plain else over_rows(reverse)(shared, q, u)
 
     q1, u1 = over_rows(_step)(shared, q, u)
     q2, u2 = over_rows(_step)(shared, q1, turn(q1, u1))
@@ -223,7 +224,7 @@ def _jacobian(
     d0, d1 = (over_rows(tangent_directions)(shared[0], x) for x in (q, ends[0]))
     n = d0.shape[2]
     size = n + (b0.shape[2] if on_constraint else n)
-    unit = np.eye(size)[:, None, :] * (delta * _OFFSETS)[None, :, None]
+    unit = np.eye(size)[:, None, :] * (delta * OFFSETS)[None, :, None]
     shifts = unit.reshape(-1, size)
     many = len(shifts)
     rows = [np.repeat(x, many, axis=0) for x in (q, u, b0, d0, ends[0], b1, d1)]
@@ -235,8 +236,8 @@ def _jacobian(
     else:
         near = over_rows(place)(shared[0], *rows[:2], rows[3], shift[:, :n], shift[:, n:])
         values = over_rows(read_place)(shared[0], *over_rows(_step)(shared, *near), rows[4], rows[6])
-    values = values.reshape(len(q), size, len(_OFFSETS), size)
-    return np.einsum("kjoi,o->kij", values, _WEIGHTS) / delta
+    values = values.reshape(len(q), size, len(OFFSETS), size)
+    return np.einsum("kjoi,o->kij", values, WEIGHTS) / delta
 
 
 class Volume(NamedTuple):

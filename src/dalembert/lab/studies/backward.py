@@ -65,7 +65,7 @@ def measure(lab: Lab) -> Measured:
         method = method_from_text(spelling)
         found = []
         for h in STEPS:
-            matrix, _, _, error = CoupledField(coupled, modified_field(system, method, h)).linear(xi, eta)
+            matrix, _, error = CoupledField(coupled, modified_field(system, method, h)).linear(xi, eta)
             size = np.max(np.linalg.norm(matrix, axis=(1, 2)))
             symmetric = 0.5 * (matrix + np.swapaxes(matrix, 1, 2))
             found.append(
