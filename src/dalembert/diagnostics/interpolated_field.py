@@ -1,40 +1,38 @@
 """The modified vector field of a method: the field whose exact flow passes through the method's steps."""
 
-from math import comb, factorial
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
 from dalembert.diagnostics.inputs import as_rows
-from dalembert.kernels import over_rows
-from dalembert.methods import Claims, Method, State
-from dalembert.model import (
-    Mechanics,
-    System,
-    Trait,
-    as_arrays,
-    check_system,
-    lower,
-    nearest_allowed,
-    onto_surface,
-    violates,
+from dalembert.diagnostics.iterates import (
+    Iterates,
+    Point,
+    back,
+    begun,
+    central_weight,
+    forth,
+    forward_weight,
+    returned,
+    scales,
+    sizes,
 )
-from dalembert.numerics import Vectors, matvec
-from dalembert.simulation.loop import still_defined
+from dalembert.diagnostics.precise_field import PreciseValue, precise_value
+from dalembert.kernels import over_rows
+from dalembert.methods import Claims, Method
+from dalembert.model import Mechanics, System, Trait, as_arrays, check_system, lower, violates
+from dalembert.numerics import Vectors
 
 MOST_TERMS = 24
 """The number of steps that are taken to either side."""
-_CORRECTIONS = 60
-"""The most corrections of a step back, each of which reduces its error by about h times the rates of the motion."""
 _SYMMETRIC = 1e-11
 """A method is symmetric if a step back and a step miss by less than this; both solve their equations to rounding."""
-_PATIENCE = 4
-"""The number of corrections without a gain after which no more are tried."""
 
 
 class FieldValue(NamedTuple):
@@ -52,7 +50,7 @@ class FieldValue(NamedTuple):
     """The time per step: h, unless the steps differ in size."""
 
 
-class ModifiedField(eqx.Module):
+class ModifiedField(Iterates):
     """The field f_h whose exact flow after the time h is one step of a method, up to exponentially small terms.
 
     Equations: [gelfreich2018], with iterates x_j = Phi^j(x) of the step,
@@ -65,11 +63,6 @@ class ModifiedField(eqx.Module):
     the step, and the result is divided by the time per step.
     """
 
-    mechanics: Mechanics
-    method: Method
-    h: Array
-    stride: int = eqx.field(static=True)
-    """The number of steps that are taken together: 2 for methods on TQ."""
     terms: int = eqx.field(static=True, default=MOST_TERMS)
     """The largest K."""
     fixed: bool = eqx.field(static=True, default=False)
@@ -135,6 +128,15 @@ class ModifiedField(eqx.Module):
                 )
         return FieldValue(*over_rows(_value)(self, q, v, t))
 
+    def precise(self, q: Any, v: Any, digits: int = 30, t: Any = 0.0) -> PreciseValue:
+        """The field at one state with about so many digits, as far as the steps of the method determine them.
+
+        The velocity is first brought to the constraints in all digits. Coefficients of rules of quadrature have all
+        digits too; other numbers in the text of a system or a method, such as 0.1, are those of double precision, and
+        so is h. It takes seconds to minutes.
+        """
+        return precise_value(self, q, v, t, digits)
+
 
 def modified_field(system: System, method: Method, h: float | None = None) -> ModifiedField:
     """The modified vector field of a method with step size h on a system.
@@ -194,61 +196,6 @@ def _fit(
     return np.tensordot(weights, values, axes=1), np.tensordot(np.abs(weights), errors, axes=1)
 
 
-class _Point(NamedTuple):
-    """A state of the map."""
-
-    t: Array
-    q: Array
-    u: Array
-    energy: Array
-    """The energy that determines the sizes of the steps, if they differ."""
-    last: Array
-    """The size of the last step."""
-
-
-def _first(f: ModifiedField, q: Array, u: Array, t: Array) -> _Point:
-    energy = jnp.zeros_like(t)
-    if f.method.variable_step:
-        energy = f.method.resume(f.mechanics.at(t), q, u, f.h)[1].energy
-    return _Point(t, q, u, energy, jnp.zeros_like(t) + f.h)
-
-
-def _stepped(f: ModifiedField, x: _Point, h: Array) -> _Point:
-    """The state one step of size h later; not a number if the step fails."""
-    here = f.mechanics.at(x.t)
-    state, memory = f.method.resume(here, x.q, x.u, x.last if f.method.variable_step else h)
-    if f.method.variable_step:
-        # A first step would have the size h whatever the energy is.
-        memory = memory._replace(energy=x.energy, begun=jnp.ones_like(memory.begun))
-    state = state._replace(t=x.t)
-    state, memory, report = f.method.step(f.mechanics, state, memory, h)
-    u = f.method.output(f.mechanics, state, memory, h)[0]
-    fine = report.converged
-    defined = still_defined(f.mechanics, State(x.q, x.u, x.t), State(state.q, u, state.t), f.method.supports)
-    u = jnp.where(fine if defined is None else fine & defined, u, jnp.nan)
-    last = memory.last if f.method.variable_step else x.last
-    return _Point(state.t, state.q, u, x.energy, last)
-
-
-def _forth(f: ModifiedField, x: _Point) -> _Point:
-    for _ in range(f.stride):
-        x = _stepped(f, x, f.h)
-    return x
-
-
-def _back(f: ModifiedField, x: _Point) -> _Point:
-    """The state from which steps lead to x, if the method is symmetric; otherwise one nearby."""
-    if f.method.variable_step:  # a step of the reversed motion
-        turned = _stepped(f, x._replace(u=f.method.reverse(f.mechanics, x.q, x.u)), f.h)
-        return turned._replace(t=2 * x.t - turned.t, u=f.method.reverse(f.mechanics, turned.q, turned.u))
-    for _ in range(f.stride):
-        # Minus the reversal leaves velocities in D as they are. It also serves where v -> -v reverses nothing.
-        u = -f.method.reverse(f.mechanics.at(x.t), x.q, x.u)
-        y = _stepped(f, x._replace(u=u), -f.h)
-        x = y._replace(u=-f.method.reverse(f.mechanics.at(y.t), y.q, y.u))
-    return x
-
-
 def _violation(m: Mechanics, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
     """Which constraints the velocity violates, as numbers, and A v - b."""
     here = m.at(t)
@@ -258,106 +205,39 @@ def _violation(m: Mechanics, q: Array, v: Array, t: Array) -> tuple[Array, Array
 
 def _asymmetry(f: ModifiedField, q: Array, u: Array, t: Array) -> tuple[Array, Array]:
     """How far a step misses a state after what would be a step back for a symmetric method, relative to its scales."""
-    x = _first(f, q, u, t)
-    y = _forth(f, _back(f, x))
+    x = begun(f, q, u, t)
+    y = forth(f, back(f, x))
     m = f.mechanics.at(t)
-    dq, du = _sizes(m, q, m.space.difference(q, y.q), y.u - u)
-    scales = _scales(f, m, q, u)
-    return dq / scales[0], f.h * du / scales[1]
+    dq, du = sizes(m, q, m.space.difference(q, y.q), y.u - u)
+    size = scales(f, m, q, u)
+    return dq / size[0], f.h * du / size[1]
 
 
-def _sizes(m: Mechanics, q: Array, dq: Array, du: Array) -> tuple[Array, Array]:
-    """The sizes of both parts of a tangent vector in the kinetic metric."""
-    mass = m.metric(q)
-    return jnp.sqrt(jnp.abs(jnp.sum(dq * matvec(mass, dq)))), jnp.sqrt(
-        jnp.abs(jnp.sum(du * matvec(mass, du)))
-    )
-
-
-def _returned(f: ModifiedField, x: _Point) -> tuple[_Point, Array, Array]:
-    """The state from which a step leads to x, and how far the step misses x.
-
-    The first guess is exact for symmetric methods. Otherwise what the step misses is subtracted until that no longer
-    helps.
-    """
-    m = f.mechanics.at(x.t)
-    rounding = 4 * jnp.finfo(x.q.dtype).eps * sum(_scales(f, m, x.q, x.u))
-
-    def missed(y: _Point) -> tuple[Array, Array, Array, Array]:
-        z = _forth(f, y)
-        dq, du = m.space.difference(x.q, z.q), z.u - x.u
-        return dq, du, *_sizes(m, x.q, dq, du)
-
-    def go_on(carry):
-        count, stale, _, _, _, _, a, b = carry
-        return (stale < _PATIENCE) & (count < _CORRECTIONS) & (a + f.h * b > rounding)
-
-    def body(carry):
-        count, stale, y, best, dq, du, a, b = carry
-        q = onto_surface(f.mechanics.at(y.t), m.space.displaced(y.q, -dq))
-        y = y._replace(q=q, u=_allowed(f, y.t, q, y.u - du))
-        dq, du, a1, b1 = missed(y)
-        better = a1 + f.h * b1 < a + f.h * b
-        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), y, best)
-        a, b = jnp.where(better, a1, a), jnp.where(better, b1, b)
-        return count + 1, jnp.where(better, 0, stale + 1), y, best, dq, du, a, b
-
-    y = _back(f, x)
-    dq, du, a, b = missed(y)
-    if f.method.variable_step:  # the size of the step would have to be corrected, too
-        return y, a, b
-    zero = jnp.zeros((), jnp.int32)
-    out = lax.while_loop(go_on, body, (zero, zero, y, y, dq, du, a, b))
-    return out[3], out[6], out[7]
-
-
-def _scales(f: ModifiedField, m: Mechanics, q: Array, u: Array) -> tuple[Array, Array]:
-    """The size of a position, and that of a velocity times h, to which rounding is relative."""
-    speed = f.h * _sizes(m, q, u, u)[0]
-    return speed + jnp.max(jnp.abs(q)) * jnp.sqrt(jnp.max(jnp.diagonal(m.metric(q)))), speed
-
-
-def _allowed(f: ModifiedField, t: Array, q: Array, u: Array) -> Array:
-    """The velocity nearest to u that the method can have."""
-    if f.stride == 2:
-        return u
-    return nearest_allowed(f.mechanics.at(t), q, u)
-
-
-def _central(terms: int) -> np.ndarray:
-    """c_j for K = 1, ..., `terms`, one row per j."""
-    made = np.zeros((terms, terms))
-    for k in range(1, terms + 1):
-        for j in range(1, k + 1):
-            made[j - 1, k - 1] = (
-                (-1) ** (j + 1) * factorial(k) ** 2 / (j * factorial(k - j) * factorial(k + j))
-            )
-    return made
-
-
-def _one_sided(terms: int) -> np.ndarray:
-    """The weights of x_j - x_0 in the derivative of the polynomial through x_0, ..., x_K, one row per j."""
-    made = np.zeros((terms, terms))
-    for k in range(1, terms + 1):
-        for j in range(1, k + 1):
-            made[j - 1, k - 1] = (-1) ** (j + 1) * comb(k, j) / j
-    return made
+def _weights(weight: Callable[[int, int], Fraction], terms: int) -> np.ndarray:
+    """The weights for K = 1, ..., `terms`, one row per j."""
+    made = [
+        [float(weight(k, j)) if j <= k else 0.0 for k in range(1, terms + 1)] for j in range(1, terms + 1)
+    ]
+    return np.array(made)
 
 
 def _value(f: ModifiedField, q: Array, u: Array, t: Array) -> FieldValue:
     m, terms = f.mechanics.at(t), f.terms
-    first = _first(f, q, u, t)
-    central, forward = jnp.asarray(_central(terms)), jnp.asarray(_one_sided(terms))
+    first = begun(f, q, u, t)
+    central, forward = (
+        jnp.asarray(_weights(central_weight, terms)),
+        jnp.asarray(_weights(forward_weight, terms)),
+    )
     n, k = m.velocity_dimension, u.shape[0]
     sums = jnp.zeros((2, terms, 1 + n + k), q.dtype)
 
-    def away(x: _Point) -> Array:
+    def away(x: Point) -> Array:
         return jnp.concatenate([(x.t - t)[None], m.space.difference(q, x.q), x.u - u])
 
     def body(j, carry):
         ahead, behind, sums, a, b = carry
-        ahead = _forth(f, ahead)
-        behind, a1, b1 = _returned(f, behind)
+        ahead = forth(f, ahead)
+        behind, a1, b1 = returned(f, behind)
         there, before = away(ahead), away(behind)
         both = jnp.where(central[j][:, None] == 0, 0.0, central[j][:, None] * (there - before))
         one = jnp.where(forward[j][:, None] == 0, 0.0, forward[j][:, None] * there)
@@ -376,11 +256,11 @@ def _chosen(
     """The value with the smallest estimated error among all numbers of terms, and centred and forward differences."""
     n = m.velocity_dimension
     eps, length = jnp.finfo(q.dtype).eps, f.stride * f.h
-    size_q, size_u = (eps * x for x in _scales(f, m, q, u))
+    size_q, size_u = (eps * x for x in scales(f, m, q, u))
     infinite = jnp.full((), jnp.inf, q.dtype)
     best_q, best_u = (jnp.zeros(n, q.dtype), infinite), (jnp.zeros_like(u), infinite)
     pace = f.h
-    kinds = ((True, _central(f.terms)), (False, _one_sided(f.terms)))
+    kinds = ((True, _weights(central_weight, f.terms)), (False, _weights(forward_weight, f.terms)))
     for centred, weights in kinds[: 1 if f.fixed else 2]:
         spread = np.sqrt((1 + centred) * np.sum(weights**2, axis=0)) / length
         # What a step back misses says how accurate steps are; forward differences trust the steps themselves.
@@ -391,7 +271,7 @@ def _chosen(
         values = sums[0 if centred else 1]
         if f.method.variable_step:
             values = jnp.concatenate([values[:, :1], values[:, 1:] / values[:, :1]], axis=1)
-        changes = [_sizes(m, q, x[1 : n + 1], x[n + 1 :]) for x in values[1:] - values[:-1]]
+        changes = [sizes(m, q, x[1 : n + 1], x[n + 1 :]) for x in values[1:] - values[:-1]]
         for k in range(f.terms - 1 if f.fixed else 2, f.terms):
             # Where terms fall like a power of K, those that are left out add up to about K times the last one.
             error_q = k * jnp.maximum(changes[k - 1][0], changes[k - 2][0]) + spread[k] * noise_q[k]

@@ -16,19 +16,34 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dalembert.numerics import PathRule, is_syntactically_constant, matmul, matvec
+from dalembert.numerics import (
+    PathRule,
+    is_syntactically_constant,
+    known_exactly,
+    matmul,
+    matvec,
+    unit_rounding,
+)
 
 Potential = Callable[[Array], Array]
 Gradient = Callable[[Potential, Array, Array, Array], Array]
 
+
 # Lobatto's rule with six points, exact to degree nine. It contains the ends, so that it sees a kink near one of them.
-_A, _B = np.sqrt(1 / 3 - 2 / 21 * np.sqrt(7)), np.sqrt(1 / 3 + 2 / 21 * np.sqrt(7))
-_NODES = (np.array([-1, -_B, -_A, _A, _B, 1]) + 1) / 2
-# The weights of the symmetric pairs of nodes, with the ends first.
-_WEIGHTS = np.array([2, 14 - np.sqrt(7), 14 + np.sqrt(7)]) / 60
-# The coarse rule uses only the ends and the innermost points. It is exact to degree three, and estimates the error.
-_END = (1 / 3 - _A**2) / (1 - _A**2) / 2
-_COARSE = np.array([_END, 0, 0.5 - _END])
+def _lobatto(sqrt: Callable, one: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The inner nodes on [0, 1], the weights of the symmetric pairs of nodes, with the ends first, and those of a rule
+    that uses only the ends and the innermost points. It is exact to degree three, and estimates the error."""
+    root = sqrt(7 * one)
+    a, b = sqrt(one / 3 - 2 * root / 21), sqrt(one / 3 + 2 * root / 21)
+    end = (one / 3 - a**2) / (1 - a**2) / 2
+    inner = (np.array([-b, -a, a, b]) + 1) / 2
+    return inner, np.array([2 * one, 14 - root, 14 + root]) / 60, np.array([end, 0 * one, one / 2 - end])
+
+
+_INNER, _WEIGHTS, _COARSE = (
+    known_exactly(values, lambda mp, k=k: _lobatto(mp.sqrt, mp.mpf(1))[k])
+    for k, values in enumerate(_lobatto(np.sqrt, 1.0))
+)
 # The number of rounding errors allowed in the values of V and in the products that they are compared with. Each
 # evaluation of V is a few dozen operations; if a potential has larger errors, no method conserves energy to rounding.
 _ROUNDINGS = 64
@@ -53,7 +68,7 @@ class Segment(NamedTuple):
 def _rules(derivative: Callable[[Array], Array], q0: Array, q1: Array) -> list[Array]:
     """The mean of a derivative on the segment by the fine and by the coarse rule."""
     # The ends are exactly q0 and q1, so that V shares the computations there; those at q0 serve a whole iteration.
-    inner = jnp.asarray(_NODES[1:-1], q0.dtype)[:, None]
+    inner = jnp.asarray(_INNER, q0.dtype)[:, None]
     values = jax.vmap(derivative)(jnp.concatenate([q0[None], q0 + inner * (q1 - q0), q1[None]]))
     # Both rules share the sums over symmetric pairs.
     pairs = values[: len(_WEIGHTS)] + values[: -len(_WEIGHTS) - 1 : -1]
@@ -85,7 +100,7 @@ def _average(
     defect = v1 - v0 - jnp.sum(works)
     work, gap = jnp.sum(jnp.abs(works)), jnp.sum(jnp.abs(missed * step))
     scale = jnp.abs(v0) + jnp.abs(v1) + jnp.sum(jnp.abs(fine) * reach)
-    rounding = _ROUNDINGS * jnp.finfo(q0.dtype).eps * scale
+    rounding = _ROUNDINGS * unit_rounding(q0.dtype) * scale
     # Written so that NaN, which the step then reports, needs no correction.
     off = jnp.abs(defect) > rounding
     needed = (gap > 1e-8 * work) | off
@@ -200,7 +215,7 @@ def average_on_path(
     defect = v1 - v0 - alone - jnp.sum(works)
     work, gap = jnp.sum(jnp.abs(works)), jnp.sum(jnp.abs(missed))
     reach = jnp.sum(weights[:, None] * jnp.abs(rows), axis=0) * (jnp.abs(q0) + jnp.abs(q1))
-    rounding = _ROUNDINGS * jnp.finfo(q0.dtype).eps * (jnp.abs(v0) + jnp.abs(v1) + jnp.sum(reach))
+    rounding = _ROUNDINGS * unit_rounding(q0.dtype) * (jnp.abs(v0) + jnp.abs(v1) + jnp.sum(reach))
     off = jnp.abs(defect) > rounding
     needed = (gap > 1e-8 * work) | off
     foreseen = ~(off & (jnp.abs(defect) * work > 1e-3 * gap * gap))

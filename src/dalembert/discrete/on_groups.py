@@ -11,7 +11,7 @@ from jax import Array
 from dalembert.discrete.lagrangians import DiscreteLagrangian
 from dalembert.groups import coadjoint
 from dalembert.model import Group, Mechanics, Trait
-from dalembert.numerics import matvec, newton
+from dalembert.numerics import matvec, newton, unit_rounding
 
 MAPS = ("exp", "cayley", "mid")
 """The maps of the library's own groups; a user's group may have others."""
@@ -199,4 +199,4 @@ class LeftInvariant(OnGroup):
         return self.function(m.system, w, h)
 
     def rounding(self, h: Array) -> Array | float:
-        return 64 * jnp.finfo(h.dtype).eps / jnp.abs(h)
+        return 64 * unit_rounding(h.dtype) / jnp.abs(h)

@@ -4,6 +4,7 @@ from dalembert.kernels.adjoint import Adjoint
 from dalembert.kernels.array_loop import ArrayLoop
 from dalembert.kernels.choice import time_loop, wanted_form
 from dalembert.kernels.graph import Unsupported
+from dalembert.kernels.many_digits import ManyDigits
 from dalembert.kernels.native import Loop, TimeLoop, pack
 from dalembert.kernels.rows import loop_of_no_steps, over_rows
 from dalembert.kernels.scalars import Scalars, join, scalarise, split
@@ -14,6 +15,7 @@ __all__ = [
     "Adjoint",
     "ArrayLoop",
     "Loop",
+    "ManyDigits",
     "Scalars",
     "TimeLoop",
     "Unsupported",

@@ -217,6 +217,8 @@ def _cond(it: Interpreter, equation, index: Nodes, *operands):
 
 def conditional(g: Graph, index: Node, results: Sequence[Sequence[Node]]) -> list[Node]:
     """The results of the branch that `index` names; if possible, only that branch is computed."""
+    if index.is_const:
+        return list(results[int(np.clip(index.value, 0, len(results) - 1))])
     regions = []
     for result in results:
         region = Region()

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.model import Mechanics, System, Trait, lower
-from dalembert.numerics import Renamed, diagonal, matmul, matvec, newton, solve, solve_spd
+from dalembert.numerics import Renamed, diagonal, matmul, matvec, newton, solve, solve_spd, unit_rounding
 
 
 class Status(enum.Enum):
@@ -373,13 +373,13 @@ def solve_velocity(
     are not resolved, and near rest the iteration may stop at that size. With `nearly`, approximately the inverse of
     the Jacobian as a function of the residual, Broyden's updates replace exact Jacobians.
     """
-    number, length = jnp.finfo(guess.dtype), jnp.abs(h)
+    number, eps, length = jnp.finfo(guess.dtype), unit_rounding(guess.dtype), jnp.abs(h)
     weights = jnp.sqrt(diagonal(mass))
     # Maxima would do as well, but sums are products of vectors, and in them NaN stays NaN at no cost.
     # The numbers of a group element are of size one, and there may be more of them than velocities.
     places = jnp.abs(state.q)
     along = weights[: len(places)] if len(places) <= len(weights) else jnp.max(weights)
-    resolved = number.eps * jnp.sum(along * places)
+    resolved = eps * jnp.sum(along * places)
     natural = jnp.sum(weights * (jnp.abs(state.v) + jnp.abs(kick)))
     if columns is None:  # one velocity, or several
         stages = len(guess) // len(weights)

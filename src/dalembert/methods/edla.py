@@ -43,7 +43,7 @@ from dalembert.model import (
     lower,
     total_energy,
 )
-from dalembert.numerics import matvec, repeated, solve, solve_spd
+from dalembert.numerics import matvec, repeated, solve, solve_spd, unit_rounding
 
 
 class EDLAMemory(NamedTuple):
@@ -223,7 +223,7 @@ class EDLA(Method):
         sizes = jax.tree.map(lax.stop_gradient, (guess, scale, last, memory.before))
         begun = memory.begun > 0
         # The size of the first step is known: its energy was made from it.
-        enough = jnp.where(begun, 2 * jnp.finfo(s.q.dtype).eps, _NEAR) * sizes[1]
+        enough = jnp.where(begun, 2 * unit_rounding(s.q.dtype), _NEAR) * sizes[1]
         found = search(
             lambda h, x: self.eliminated(there, at, h, x),
             *sizes,
@@ -236,7 +236,7 @@ class EDLA(Method):
         u, kick = x[:n], x[n:] / size
         q1 = self.discrete_lagrangian.moved(m, s.q, u, h1)
         # The relative error of the step size is eps E/(h S).
-        lost = 1e3 * jnp.finfo(q1.dtype).eps * scale > jnp.abs(h1 * schur)
+        lost = 1e3 * unit_rounding(q1.dtype) * scale > jnp.abs(h1 * schur)
         lost = lost & (found.status == Status.OK.code) & ~continued
         trouble = jnp.where(lost, jnp.int32(Status.STEP_LOST.code), found.status)
         report = report._replace(converged=report.converged & ~lost, trouble=trouble)
@@ -429,7 +429,7 @@ def search(
     If there is none, a scan of negative steps decides which kind of failure it is; with `continuation` the step with
     the smallest residual is taken instead.
     """
-    eps = jnp.finfo(x.dtype).eps
+    eps = unit_rounding(x.dtype)
     guess = last * jnp.clip(last / before, 0.5, 2.0)
     low, high = 0.1 * last, 10 * last
     code: dict[Status, Any] = {status: np.int32(status.code) for status in Status}

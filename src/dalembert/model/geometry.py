@@ -24,6 +24,7 @@ from dalembert.numerics import (
     skew_solution,
     solve,
     solve_spd,
+    unit_rounding,
 )
 
 
@@ -149,7 +150,7 @@ def _shortest(value: Callable[..., Array], arguments: tuple, mass: Array, size: 
     found, some, matrix = jax.lax.fori_loop(0, 2 * _CORRECTIONS, corrected, (unknowns, start, nothing))
     # A stationary point farther away than some other root is not the nearest one.
     lengths = [jnp.sum(x * matvec(fixed[-1], x)) for x in (found[:n], some)]
-    rounding = (1e3 * jnp.finfo(mass.dtype).eps) ** 2 * size
+    rounding = (1e3 * unit_rounding(mass.dtype)) ** 2 * size
     found = jax.lax.stop_gradient(jnp.where(lengths[0] <= lengths[1] * (1 + 1e-6) + rounding, found, jnp.nan))
     x = (found - solve(jax.lax.stop_gradient(matrix), conditions(found, *given)))[:n]
     here = value(x, *given[:-1]), jax.jacfwd(value)(x, *given[:-1])

@@ -35,6 +35,13 @@ from dalembert.numerics.linear import (
     solve_spd,
 )
 from dalembert.numerics.newton_solver import NewtonInfo, newton
+from dalembert.numerics.precision import (
+    exact_numbers,
+    has_more_digits,
+    known_exactly,
+    tracing_with,
+    unit_rounding,
+)
 from dalembert.numerics.quadrature import PathRule
 from dalembert.numerics.rotations import (
     cosine,
@@ -62,9 +69,11 @@ __all__ = [
     "cotangent_ratio",
     "current",
     "diagonal",
+    "exact_numbers",
     "excess_ratio",
     "extrapolated_step",
     "fingerprint",
+    "has_more_digits",
     "inverse_square_root",
     "is_being_traced",
     "is_installed",
@@ -72,6 +81,7 @@ __all__ = [
     "is_traced",
     "jit_fast_compile",
     "kind_of",
+    "known_exactly",
     "lasting_name",
     "matmul",
     "matvec",
@@ -87,6 +97,8 @@ __all__ = [
     "solve",
     "solve_spd",
     "tracing_once",
+    "tracing_with",
+    "unit_rounding",
     "versine_ratio",
     "watch",
 ]

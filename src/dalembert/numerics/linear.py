@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array, lax
 
 from dalembert.numerics.jax_internals import Primitive, ShapedArray, ad, batching, mlir
+from dalembert.numerics.precision import has_more_digits, unit_rounding
 
 # These functions use lax rather than jax.numpy: they are traced hundreds of times, and each jax.numpy call takes ten
 # times as long to trace. They use sums of products, because a dot call costs more at this size.
@@ -294,6 +295,7 @@ def skew_solution(h: Array, right: Array) -> Array:
 def _skew_by_iteration(h: Array, right: Array) -> Array:
     """The same for many rows, where h is near a multiple of the identity: its inverse begins an iteration."""
     scale = jnp.trace(h) / h.shape[0]
+    most = 1000 if has_more_digits() else 100
 
     def times(w: Array) -> Array:
         return matmul(w, h) + matmul(h, w)
@@ -301,7 +303,7 @@ def _skew_by_iteration(h: Array, right: Array) -> Array:
     def iterated(times: Any, right: Array) -> Array:
         def unfinished(carry):
             _, error, before, count = carry
-            return (error < before) & (count < 100)
+            return (error < before) & (count < most)
 
         def improve(carry):
             w, error, _, count = carry
@@ -342,11 +344,11 @@ def _newton_schulz(a: Array) -> Array:
     mean, largest = jnp.trace(a) / r, jnp.max(jnp.sum(jnp.abs(a), axis=1))
     scale = jnp.where(largest < 2.5 * mean, mean, largest)  # it converges for eigenvalues between 0 and 3
     off = one - a
-    near = (jnp.max(jnp.sum(jnp.abs(off), axis=1)) < _NEAR) & (r <= _FEW_ROWS)
+    near = (jnp.max(jnp.sum(jnp.abs(off), axis=1)) < _NEAR) & (r <= _FEW_ROWS) & (not has_more_digits())
 
     def unfinished(carry):
         _, _, error, before, count = carry
-        return (error > 4 * jnp.finfo(a.dtype).eps) & (error < before) & (count < 30)
+        return (error > 4 * unit_rounding(a.dtype)) & (error < before) & (count < 30)
 
     def improve(carry):
         y, z, error, _, count = carry

@@ -10,6 +10,7 @@ from jax import Array, lax
 
 from dalembert.numerics.jax_internals import ClosedJaxpr, Tracer, jaxpr_as_fun
 from dalembert.numerics.linear import UNROLLED, matvec, solve
+from dalembert.numerics.precision import unit_rounding
 
 MAX_ITERATIONS = 50
 # In natural units, steps of the zoo with h = 0.1 have constants C up to 4e-3. One more digit would make an implicit
@@ -99,7 +100,7 @@ def _with_values(closed: Callable[..., Array], values: Sequence[Array], x: Array
 
 def _settled(error: Array, before: Array, count: Array, noise: Array | float, exact: bool) -> Array:
     """Whether the iteration may end, given its last two corrections."""
-    eps = jnp.finfo(error.dtype).eps
+    eps = unit_rounding(error.dtype)
     # Newton's errors go like C e^2 with C = e/before^2; Broyden's errors go at least like e (e/before). The first
     # correction may be large only in directions in which the equations are linear, which makes this C, or this
     # ratio, too small. C is therefore taken as at least _CURVATURE, and ratios only from the third correction on.
@@ -108,7 +109,7 @@ def _settled(error: Array, before: Array, count: Array, noise: Array | float, ex
     else:
         predicted = (error * error <= 0.25 * eps * before) & (count > 2)
     # Both corrections must be at rounding: one that grows from there is no root.
-    stalled = (error > 0.25 * before) & (((before < 1e-11) & (error < 1e-10)) | (error < noise))
+    stalled = (error > 0.25 * before) & (((before < 5e4 * eps) & (error < 5e5 * eps)) | (error < noise))
     return (error <= 2 * eps) | ((count > 1) & (predicted | stalled))
 
 

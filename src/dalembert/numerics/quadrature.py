@@ -1,9 +1,12 @@
 """Rules of quadrature for polynomial paths with Gauss's nodes."""
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from dalembert.numerics.precision import known_exactly
 
 
 class PathRule(NamedTuple):
@@ -36,20 +39,27 @@ class PathRule(NamedTuple):
     @cache
     def of(stages: int) -> "PathRule":
         """The rule for a path of this degree."""
-        nodes, weights = _gauss(stages)
-        fine, fine_weights = _gauss(stages + 4)
+        rule = PathRule._by(_gauss, stages)
+        for k, values in enumerate(rule):
+            known_exactly(values, lambda mp, k=k: PathRule._by(partial(_gauss, mp=mp), stages)[k])
+        return rule
+
+    @staticmethod
+    def _by(gauss: Callable, stages: int) -> "PathRule":
+        nodes, weights = gauss(stages)
+        fine, fine_weights = gauss(stages + 4)
         known = np.append(nodes - 1, 0.0)
         # Every other node, counted from both ends, so that the coarser rule is symmetric, too.
         some = [k for k in range(len(fine)) if min(k, len(fine) - 1 - k) % 2 == 0]
-        coarse = np.zeros(len(fine))
-        coarse[some] = _integrals(fine[some], np.ones(()))
+        coarse = np.zeros_like(fine)
+        coarse[some] = _integrals(fine[some], np.ones(()), gauss)
         return PathRule(
             nodes=nodes,
             weights=weights,
-            stages=_integrals(nodes, nodes),
+            stages=_integrals(nodes, nodes, gauss),
             onwards=_lagrange(known, nodes),
             fine=fine,
-            places=_integrals(nodes, fine),
+            places=_integrals(nodes, fine, gauss),
             shares=(_lagrange(nodes, fine) * fine_weights[:, None] / weights).T,
             fine_weights=fine_weights,
             velocities=_lagrange(nodes, fine),
@@ -61,9 +71,12 @@ class PathRule(NamedTuple):
         return _integrals(self.nodes, x)
 
 
-def _gauss(number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss's nodes and weights on [0, 1], exactly symmetric."""
+def _gauss(number: int, mp: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss's nodes and weights on [0, 1], exactly symmetric; with a context of mpmath, with its digits."""
     x, w = np.polynomial.legendre.leggauss(number)
+    if mp is not None:
+        x = np.array([mp.findroot(lambda y: mp.legendre(number, y), y) if y else mp.zero for y in x])
+        w = np.array([2 * (1 - y * y) / (number * mp.legendre(number - 1, y)) ** 2 for y in x])
     return (x - x[::-1] + 2) / 4, (w + w[::-1]) / 4
 
 
@@ -74,8 +87,8 @@ def _lagrange(nodes: np.ndarray, x: Any) -> Any:
     return (factors * (1 - one) + one).prod(axis=-1)
 
 
-def _integrals(nodes: np.ndarray, x: Any) -> Any:
+def _integrals(nodes: np.ndarray, x: Any, gauss: Callable = _gauss) -> Any:
     """The integrals of these polynomials from 0 to x, shape (..., s), by Gauss's rule, which is exact for them."""
-    points, weights = _gauss(len(nodes))
+    points, weights = gauss(len(nodes))
     parts = _lagrange(nodes, x[..., None] * points) * weights[:, None]
     return x[..., None] * parts.sum(axis=-2)
