@@ -50,6 +50,7 @@ from dalembert.diagnostics.modified_structure import Form
 from dalembert.diagnostics.order import Order, Terms, exact_ends, fitted_order, measured_order, measured_terms
 from dalembert.diagnostics.parasitic import Parasitic, normal_velocity, parasitic_levels, parasitic_mode
 from dalembert.diagnostics.periodic import PeriodicAveraging, periodic_averaging
+from dalembert.diagnostics.precise_field import PreciseValue
 from dalembert.diagnostics.series import Drift, Verdict, drift, judged_together, running_mean, slope
 from dalembert.diagnostics.stepmap import (
     Fibration,
@@ -103,6 +104,7 @@ __all__ = [
     "Order",
     "Parasitic",
     "PeriodicAveraging",
+    "PreciseValue",
     "ReversibleIntegrability",
     "Start",
     "Structure",

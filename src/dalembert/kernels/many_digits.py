@@ -29,11 +29,12 @@ class ManyDigits:
         self.mp.dps = digits + GUARD
         with tracing_with(digits + GUARD // 2):
             self.jaxpr, shape = jax.make_jaxpr(function, return_shape=True)(*like)
+        self.interpreter = _Interpreter(_Numbers(self.mp))
         self.structure = jax.tree.structure(shape)
 
     def __call__(self, *arguments: Any) -> Any:
         """The results, in the same tree as those of the function."""
-        it = _Interpreter(_Numbers(self.mp))
+        it = self.interpreter
         given = zip(jax.tree.leaves(arguments), self.jaxpr.in_avals, strict=True)
         results = it.closed(self.jaxpr, [it.nodes(np.asarray(x), aval.dtype) for x, aval in given])
         return jax.tree.unflatten(self.structure, [_values(x) for x in results])
@@ -113,16 +114,25 @@ class _Interpreter(Interpreter):
 
     graph: _Numbers
 
+    def __init__(self, graph: _Numbers):
+        super().__init__(graph)
+        self.constants: dict[Any, Nodes] = {}
+
     def nodes(self, values: np.ndarray, dtype: Any) -> Nodes:
         """An array of numbers of either kind as nodes."""
         return objects([self.graph.const(x, dtype) for x in values.reshape(-1)], values.shape)
 
     def constant(self, value: Any) -> Nodes:
         array = np.asarray(value)
-        exact = exact_numbers(array, self.graph.mp)
-        return (
-            super().constant(value) if exact is None else self.nodes(exact.reshape(array.shape), array.dtype)
-        )
+        key = array.dtype, array.shape, array.tobytes()
+        if key not in self.constants:
+            exact = exact_numbers(array, self.graph.mp)
+            self.constants[key] = (
+                super().constant(value)
+                if exact is None
+                else self.nodes(exact.reshape(array.shape), array.dtype)
+            )
+        return self.constants[key]
 
     def equation(self, equation: Any, inputs: list[Nodes]) -> Sequence[Nodes]:
         name = equation.primitive.name
