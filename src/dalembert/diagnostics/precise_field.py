@@ -36,7 +36,10 @@ _RESTORED = 5
 
 
 class PreciseValue(NamedTuple):
-    """The field at a state as arrays of mpmath's numbers, with estimates of its error."""
+    """The field at a state as arrays of mpmath's numbers, with estimates of its error.
+
+    What is computed from them has the digits that mpmath works with: see mpmath.workdps.
+    """
 
     q: np.ndarray
     """q', or the body velocity on a group."""
