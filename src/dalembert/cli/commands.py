@@ -125,6 +125,7 @@ def audit(
     start: str | None = None,
     json: str | None = None,
     strict: Annotated[bool, Parameter(negative="")] = False,
+    backward: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Measure what methods preserve on a system: order, energy, constraint, reversibility, fibration, integrals.
 
@@ -146,12 +147,15 @@ def audit(
         Write all measurements to this file.
     strict
         Exit with status 1 if a method does not keep what it claims to keep.
+    backward
+        Analyse the modified fields of the methods, too, as the command backward does, and say where the long runs and
+        the fields disagree.
     """
     from dalembert.cli.audit import audit_and_report
 
     made = system_named(system, param or [])
     methods = {m: method_named(m) for m in method}
-    audit_and_report(console, made, methods, h, _whole("--steps", steps), start, json, strict)
+    audit_and_report(console, made, methods, h, _whole("--steps", steps), start, json, strict, backward)
 
 
 @app.command
