@@ -85,7 +85,7 @@ class Start(NamedTuple):
     q1: str | None = None
     """The configuration one step after q0, instead of the velocity."""
 
-    def of(self, system: System) -> dict[str, list[float] | Any]:
+    def of(self, system: System) -> dict[str, Any]:
         """q0 and v0, or q0 and q1, as the arguments of simulate."""
         places, speeds = system.coordinates, system.velocity_names
         if self.v0 is not None and self.q1 is not None:
