@@ -33,7 +33,9 @@ def boundary_and_report(
         raise ValueError("give --start, a start state of the system, or --q0; not both")
     first = system.start(start)[0] if q0 is None else list(numbers_given("--q0", q0, names).values())
     wanted = numbers_given("--end", end, names, whole=False)
-    speeds = guess and list(numbers_given("--guess", guess, system.velocity_names).values())
+    speeds = None
+    if guess is not None:
+        speeds = list(numbers_given("--guess", guess, system.velocity_names).values())
     step = step_size(system, h)
     warnings.simplefilter("ignore", UserWarning)  # the remarks below repeat what these warnings say
     failure = None
