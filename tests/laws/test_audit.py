@@ -1,5 +1,6 @@
 """The audit measures what every method claims: each claim holds, and what is not claimed measurably fails."""
 
+import json
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -10,7 +11,15 @@ from reductions import reduced, start
 from systems import make
 
 import dalembert as da
-from dalembert.diagnostics import CoupledSystem, Verdict, passenger_exponents, step_map, volume_along
+from dalembert.diagnostics import (
+    CoupledSystem,
+    Kept,
+    Verdict,
+    compare,
+    passenger_exponents,
+    step_map,
+    volume_along,
+)
 from dalembert.diagnostics.stepmap import _volume_verdict
 from dalembert.methods import method_from_text
 
@@ -257,3 +266,115 @@ def test_integrals_of_the_zoo_are_integrals():
             assert np.max(np.abs(values - values[0])) < 1e-11, name
     field = da.zoo.NonholonomicParticle(potential=lambda q: jnp.sum(q**2))
     assert field.integrals() == {}
+
+
+class Bent(da.System):
+    """Two oscillators that know nothing of each other; the spring of the first is not symmetric."""
+
+    coordinates = ("x", "y")
+
+    def lagrangian(self, q, v):
+        return 0.5 * jnp.sum(v**2) - spring(q[0]) - 0.5 * q[1] ** 2
+
+    def integrals(self):
+        return {"first": lambda q, v: 0.5 * v[0] ** 2 + spring(q[0])}
+
+
+def spring(x):
+    return 0.5 * x**2 + x**3 / 6
+
+
+class Late(da.FrameGradient):
+    """Loses energy from t = 50 on, long after all states at which its modified field is measured."""
+
+    def step(self, m, state, memory, h):
+        new, memory, report = super().step(m, state, memory, h)
+        share = jnp.where(state.t > 50.0, 1 - 1e-3 * h, 1.0)
+        return new._replace(v=share * new.v), memory._replace(w=share * memory.w), report
+
+
+class Coarse(da.FrameGradient):
+    """Has no steps below 0.07, so that its field is not known for h/2 and h/4."""
+
+    def step(self, m, state, memory, h):
+        new, memory, report = super().step(m, state, memory, h)
+        return new, memory, report._replace(converged=report.converged & (jnp.abs(h) > 0.07))
+
+
+def test_the_modified_field_in_the_audit():
+    """It is what backward_error finds from the same start; an audit that was not asked for it has nothing of it."""
+    system, q0, v0, h = make("cvt-rot-0.5")
+    lines = []
+    methods = [da.FrameGradient(), da.LeapFrog()]
+    options = {"h": h, "steps": 10_000}
+    audits = da.audit(system, methods, q0, v0, **options, backward=True, progress=lines.append)
+    assert sum("modified field" in x for x in lines) == 2
+    for method, found in zip(methods, audits, strict=True):
+        alone = da.backward_error(system, method, q0, v0, h=h)
+        assert found.backward.to_dict() == alone.to_dict() == found.to_dict()["backward"]
+        json.dumps(found.to_dict(), allow_nan=False)
+        rows = dict(found.field_rows())
+        for name, x in alone.structures.items():
+            assert rows[f"  {name}"].startswith(str(x.verdict))
+            assert f"  {name}" in str(found)
+        assert not found.remarks
+    energy = audits[1].backward.structures["energy"]
+    assert dict(audits[1].field_rows())["  energy"] == (
+        f"broken, order h^{energy.order:.1f}\n{energy.defect:.1e}({energy.error:.0e})"
+    )
+    table = {row[0]: row[1:] for row in compare(audits)}
+    assert list(table)[-1].startswith("  ")
+    assert table["energy"][0].startswith("exact")
+    assert table["  energy"][0].startswith("kept")
+    assert table["  passenger in so(m+1)"][1] == "-"  # leap-frog's passenger is larger
+    without = da.audit(system, da.FrameGradient(), q0, v0, **options)
+    assert without.backward is None
+    assert not without.field_rows()
+    assert without.rows() == audits[0].rows()
+    with pytest.raises(ValueError, match="backward must be True or False, got 'yes'"):
+        da.audit(system, da.FrameGradient(), q0, v0, backward="yes")
+
+
+def test_a_run_that_hides_what_the_field_breaks():
+    """The first oscillator rests, so that leap-frog keeps its energy; the field changes it at the same place."""
+    start, h = ([0.0, 1.0], [0.0, 0.3]), 0.1
+    found = da.audit(Bent(), da.LeapFrog(), *start, h=h, steps=10_000, backward=True)
+    assert found.integrals["first"].verdict is Verdict.EXACT
+    assert found.backward.structures["first"].order == pytest.approx(2, abs=0.1)
+    (line,) = found.remarks
+    assert line.startswith("first: the long run kept it")
+    assert "other starts" in line
+    assert line in str(found)
+    assert found.to_dict()["remarks"] == [line]
+    # By hand: leap-frog follows H + h^2 (v^2 V''/12 - V'^2/24). At x = 0, where the third derivative of V is one, this
+    # changes the energy by -h^2 v^3/12.
+    v = np.array([0.7, 0.0])
+    _, dv = da.modified_field(Bent(), da.LeapFrog(), h)(np.zeros(2), v)
+    # What follows is smaller by h^2.
+    assert float(v[0] * dv[0]) == pytest.approx(-(h**2) * v[0] ** 3 / 12, rel=3 * h**2)
+
+
+def test_a_run_that_loses_what_the_field_keeps():
+    found = da.audit(Bent(), Late(), [0.3, 1.0], [0.0, 0.3], h=0.1, steps=10_000, backward=True)
+    assert found.integrals["energy"].verdict is Verdict.DRIFT
+    assert found.backward.structures["energy"].verdict is Kept.KEPT
+    assert [x.partition(":")[0] for x in found.remarks] == ["energy", "first"]
+    assert "drifts and reaches" in found.remarks[0]
+    right = da.audit(Bent(), da.FrameGradient(), [0.3, 1.0], [0.0, 0.3], h=0.1, steps=10_000, backward=True)
+    assert not right.remarks
+
+
+def test_an_audit_goes_on_without_the_modified_field():
+    methods = [Coarse(), da.FrameGradient()]
+    first, second = da.audit(Bent(), methods, [0.3, 1.0], [0.0, 0.3], h=0.1, steps=10_000, backward=True)
+    assert first.backward is None
+    assert first.integrals["energy"].verdict is Verdict.EXACT
+    (line,) = first.remarks
+    assert line.startswith("the modified field was not measured: ")
+    assert "known at 0 of 32 states" in line
+    assert first.to_dict()["backward"] is None
+    assert second.backward is not None
+    assert {x[0]: x[1:] for x in compare([first, second])}["modified field"] == [
+        "not measured",
+        "32 states",
+    ]

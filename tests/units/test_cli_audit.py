@@ -75,6 +75,23 @@ def test_own_system_and_methods(folder):
     assert max(len(line) for line in done.stdout.splitlines()) <= 110, "tables fit a file's width"
 
 
+def test_with_the_modified_fields(folder):
+    given = ("--system", "mine:Skate", "--method", "mine:Euler", "--method", "mine:ready", "--steps", "1e4")
+    done = called("audit", *given, "--backward", "--json", "both.json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "modified field" in done.stdout
+    assert "Modified field: verdict, then defect(estimated error)" in done.stdout
+    euler, frame = json.loads((folder / "both.json").read_text())
+    # Explicit Euler follows a field that leaves D and changes the energy at first order.
+    for name in ("tangent to D", "energy"):
+        assert euler["backward"]["structures"][name]["order"] == pytest.approx(1, abs=0.1)
+        assert frame["backward"]["structures"][name]["verdict"] == "kept"
+    assert max(len(line) for line in done.stdout.splitlines()) <= 110, "tables fit a file's width"
+    done = called("audit", *given, "--json", "one.json", cwd=folder)
+    assert "odified field" not in done.stdout
+    assert json.loads((folder / "one.json").read_text())[0]["backward"] is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from dalembert.cli.names import check_file
 from dalembert.diagnostics import Audit, audit, compare
+from dalembert.diagnostics.auditing import FIELD
 from dalembert.methods import Method
 from dalembert.model import System
 
@@ -24,6 +25,8 @@ STYLES = {
     "BROKEN": "bold red",
     "WRONG": "bold red",
     "too": "yellow",
+    "broken": "bold red",
+    "undecided": "yellow",
 }
 COLUMN = 21
 
@@ -37,12 +40,13 @@ def audit_and_report(
     start: str | None,
     json: str | None,
     strict: bool,
+    backward: bool,
 ) -> None:
     """Runs the audit, prints the tables and what is broken, and writes the JSON file if one was asked for."""
     check_file("--json", json)
     with Console(stderr=True).status("starting") as status:
-        options = {"start": start, "h": h, "steps": steps, "progress": lambda x: status.update(escape(x))}
-        found = audit(system, list(methods.values()), **options)
+        options = {"start": start, "h": h, "steps": steps, "backward": backward}
+        found = audit(system, list(methods.values()), **options, progress=lambda x: status.update(escape(x)))
     # The user's own classes appear under the name that was typed.
     found = [replace(a, method=name) for name, a in zip(methods, found, strict=True)]
     per_table = max(1, (console.width - 24) // COLUMN)
@@ -52,8 +56,14 @@ def audit_and_report(
         console.print(_table(found[a : a + per_table]))
     console.print(
         "Integrals: verdict and largest error, then slope(standard error) of the running mean. "
-        "log det: rate(standard error).\n"
+        "log det: rate(standard error)."
     )
+    if backward:
+        console.print(
+            "Modified field: verdict, then defect(estimated error), relative to the terms that should cancel: of "
+            "broken structures with h, of the others with h/4."
+        )
+    console.print()
     _tell(console, found)
     if json is not None:
         Path(json).write_text(json_format.dumps([a.to_dict() for a in found], indent=1))
@@ -68,6 +78,8 @@ def _table(found: list[Audit]) -> Table:
     table = Table(*map(escape, header), title_justify="left")
     table.title = f"{first.system}, h = {first.h:.6g}, {first.steps:,} steps"
     for name, *cells in rows:
+        if name == FIELD:
+            table.add_section()
         table.add_row(escape(name), *map(_styled, cells))
     return table
 
@@ -87,5 +99,6 @@ def _tell(console: Console, found: list[Audit]) -> None:
         for line in each.problems:
             mark = "claim: " if line in each.broken_claims else ""
             console.print(f"  - {mark}{line}", highlight=False, markup=False)
-        for line in each.warnings:
-            console.print(f"  ? {line}", highlight=False, markup=False)
+        for mark, lines in (("?", each.warnings), ("*", each.remarks)):
+            for line in lines:
+                console.print(f"  {mark} {line}", highlight=False, markup=False)

@@ -21,6 +21,8 @@ app = App(
 )
 # name=value; the option may be repeated.
 Parameters = Annotated[list[str] | None, Parameter(name="--param", consume_multiple=False, negative="")]
+# Numbers separated by commas; the first may be negative.
+Numbers = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
 # Tables keep a readable width when the output goes to a file. `main` reports a missing standard output.
 console = Console(width=None if sys.stdout is not None and sys.stdout.isatty() else 110)
 
@@ -69,6 +71,9 @@ def run(
     steps: float = 10_000,
     param: Parameters = None,
     start: str | None = None,
+    q0: Numbers = None,
+    v0: Numbers = None,
+    q1: Numbers = None,
     save_every: float | None = None,
     out: str | None = None,
     plot: str | None = None,
@@ -92,6 +97,12 @@ def run(
         A parameter of the system as name=value. Repeat the option to set several.
     start
         The name of one of the system's start states.
+    q0
+        The configuration at the start, such as 0,0,0.5 or x=0,y=0,theta=0.5. The default is that of the start state.
+    v0
+        The velocity at q0, in the same form.
+    q1
+        The configuration one step after q0, instead of a velocity, for methods that continue such pairs.
     save_every
         Keep every K-th state. The default keeps about 10,000 states.
     out
@@ -104,14 +115,82 @@ def run(
     overwrite
         Replace a trajectory that already exists at --out. Anything else is never replaced.
     """
-    from dalembert.cli.run import run_and_report
+    from dalembert.cli.names import Start
+    from dalembert.cli.run import Files, run_and_report
 
     made = system_named(system, param or [])
     count = _whole("--steps", steps)
     every = _whole_or_none("--save-every", save_every)
     if method is None:
         method = usual_method(made)
-    run_and_report(console, made, method_named(method), h, count, start, every, out, plot, animate, overwrite)
+    begin, files = Start(start, q0, v0, q1), Files(out, plot, animate, overwrite)
+    run_and_report(console, made, method_named(method), h, count, begin, every, files)
+
+
+@app.command
+def boundary(
+    system: str,
+    /,
+    *,
+    end: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    steps: float,
+    method: str | None = None,
+    h: float | None = None,
+    param: Parameters = None,
+    start: str | None = None,
+    q0: Numbers = None,
+    guess: Numbers = None,
+    end_time: float | None = None,
+    out: str | None = None,
+    plot: str | None = None,
+    animate: str | None = None,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Find the motion from one configuration to a given end, and print what it conserved.
+
+    Parameters
+    ----------
+    system
+        A system of the zoo, such as RollingDisk, or your own as module:Class.
+    end
+        The coordinates at the end that are prescribed, such as x=1,y=0.5; all of them, if no names are given. As many
+        can be prescribed as the system has independent allowed velocities; all of them by methods such as gni, which
+        start from any pair of configurations.
+    steps
+        The number of steps to the end.
+    method
+        A method, such as frame, dla-variational or gni, or your own as module:Class.
+        The default is frame, or chetaev for constraints that are not linear in the velocity.
+    h
+        The step size (for edla, the size of the first step). The default is the system's recommended step.
+    param
+        A parameter of the system as name=value. Repeat the option to set several.
+    start
+        The name of the start state whose configuration is the first one.
+    q0
+        The first configuration, such as 0,0,0.5 or x=0,y=0,theta=0.5. The default is that of the start state.
+    guess
+        A velocity at q0 from which the search begins, in the same form.
+        The default is the allowed velocity that is nearest to the straight way.
+    end_time
+        The time of the end, for methods whose steps differ in size.
+    out
+        Write the trajectory to this .zarr folder or .nc file.
+    plot
+        Draw the path and the energy error in this .png, .svg or .pdf file.
+    animate
+        Write an animation to this .html file, which plays in any browser, or to a .gif or .mp4 file.
+    overwrite
+        Replace a trajectory that already exists at --out. Anything else is never replaced.
+    """
+    from dalembert.cli.boundary import boundary_and_report
+    from dalembert.cli.run import Files
+
+    made = system_named(system, param or [])
+    count = _whole("--steps", steps)
+    used = method_named(usual_method(made) if method is None else method)
+    files = Files(out, plot, animate, overwrite)
+    boundary_and_report(console, made, used, h, count, end, start, q0, guess, end_time, files)
 
 
 @app.command
@@ -125,6 +204,7 @@ def audit(
     start: str | None = None,
     json: str | None = None,
     strict: Annotated[bool, Parameter(negative="")] = False,
+    backward: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Measure what methods preserve on a system: order, energy, constraint, reversibility, fibration, integrals.
 
@@ -146,12 +226,15 @@ def audit(
         Write all measurements to this file.
     strict
         Exit with status 1 if a method does not keep what it claims to keep.
+    backward
+        Analyse the modified fields of the methods, too, as the command backward does, and say where the long runs and
+        the fields disagree.
     """
     from dalembert.cli.audit import audit_and_report
 
     made = system_named(system, param or [])
     methods = {m: method_named(m) for m in method}
-    audit_and_report(console, made, methods, h, _whole("--steps", steps), start, json, strict)
+    audit_and_report(console, made, methods, h, _whole("--steps", steps), start, json, strict, backward)
 
 
 @app.command
@@ -330,7 +413,7 @@ def reproduce(
 def main() -> None:
     """The entry point of the program, which reports a user's mistake in one clear line instead of a traceback."""
     from dalembert.model import raised
-    from dalembert.simulation import SimulationError
+    from dalembert.simulation import BoundaryError, SimulationError
     from dalembert.sweeps.errors import SweepError
 
     if sys.stderr is None:
@@ -345,7 +428,7 @@ def main() -> None:
     except BrokenPipeError:
         _forget_output()
         sys.exit(1)  # the reader of the pipe has closed it
-    except (SimulationError, SweepError, ValueError, NotImplementedError) as error:
+    except (BoundaryError, SimulationError, SweepError, ValueError, NotImplementedError) as error:
         _fail(str(error))
     except OSError as error:
         if error.errno is None:  # a message of our own

@@ -1,8 +1,9 @@
 """Reads the system, its parameters and file names from the text that a user types."""
 
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dalembert.model import System, wrong
 from dalembert.results import system_kind
@@ -43,6 +44,71 @@ def parameters_given(name: str, kind: Any, parameters: list[str]) -> dict[str, A
         if isinstance(known[key].default, int | float) and isinstance(value, str):
             raise ValueError(f"--param {key} takes a number, got {value!r}")
     return given
+
+
+def numbers_given(option: str, text: str, names: Sequence[str], whole: bool = True) -> dict[str, float]:
+    """The numbers given as 1,2,3 in the order of `names`, or as x=1,y=2; some of them suffice if `whole` is False."""
+    parts = [x.strip() for x in text.split(",")]
+    named = [x.partition("=") for x in parts]
+    form = f"{option} takes numbers for ({', '.join(names)}), as in {option} {','.join('0' for _ in names)}"
+    form += f" or {option} {','.join(f'{name}=0' for name in names)}"
+    if any(equals for _, equals, _ in named) != all(equals for _, equals, _ in named):
+        raise ValueError(f"{form}, with all names or none; got {text!r}")
+    if not named[0][1]:
+        if len(parts) != len(names):
+            some = "" if whole else f", or some of them by name, as in {option} {names[0]}=0"
+            raise ValueError(f"{form}{some}; got {text!r}")
+        named = [(name, "=", x) for name, x in zip(names, parts, strict=True)]
+    found: dict[str, float] = {}
+    for key, _, value in named:
+        if key not in names:
+            raise wrong(f"number of {option}", key, names)
+        if key in found:
+            raise ValueError(f"{option} gives {key} twice, got {text!r}")
+        try:
+            found[key] = float(value)
+        except ValueError:
+            raise ValueError(f"{option}: {key} needs a number, got {value!r}") from None
+    missing = [name for name in names if name not in found]
+    if whole and missing:
+        raise ValueError(f"{option} leaves out {', '.join(missing)}; {form}")
+    return {name: found[name] for name in names if name in found}
+
+
+class Start(NamedTuple):
+    """Where a run starts, as texts that a user types."""
+
+    name: str | None = None
+    """One of the system's start states."""
+    q0: str | None = None
+    v0: str | None = None
+    q1: str | None = None
+    """The configuration one step after q0, instead of the velocity."""
+
+    def of(self, system: System) -> dict[str, Any]:
+        """q0 and v0, or q0 and q1, as the arguments of simulate."""
+        places, speeds = system.coordinates, system.velocity_names
+        if self.v0 is not None and self.q1 is not None:
+            raise ValueError(
+                "give --v0, the velocity at q0, or --q1, the configuration one step later; not both"
+            )
+        if self.q0 is not None and self.name is not None:
+            raise ValueError("give --start, a start state of the system, or --q0; not both")
+        if self.q0 is not None and self.v0 is None and self.q1 is None:
+            raise ValueError("--q0 needs --v0, the velocity there, or --q1, the configuration one step later")
+        given = {
+            key: list(numbers_given(f"--{key}", text, names).values())
+            for key, text, names in (
+                ("q0", self.q0, places),
+                ("v0", self.v0, speeds),
+                ("q1", self.q1, places),
+            )
+            if text is not None
+        }
+        if "q0" in given:
+            return given
+        q0, v0 = system.start(self.name)
+        return {"q0": q0, "v0": v0} | given if self.q1 is None else {"q0": q0} | given
 
 
 def check_file(option: str, path: str | None) -> None:

@@ -2,12 +2,14 @@
 
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from dalembert.cli.names import Start
 from dalembert.methods import Method
 from dalembert.model import System, Trait, lower
 from dalembert.simulation import SimulationError, Status, Trajectory, simulate
@@ -101,32 +103,80 @@ def figure(sol: Trajectory, path: Path) -> None:
     plt.close(fig)
 
 
+class Files(NamedTuple):
+    """The files that a user asked for."""
+
+    out: str | None = None
+    """The trajectory."""
+    plot: str | None = None
+    animate: str | None = None
+    overwrite: bool = False
+    """Whether a trajectory may be replaced."""
+
+    def check(self) -> None:
+        """Refuses files that could not be written, before anything is computed."""
+        for option, path, suffixes in (
+            ("--out", self.out, (".zarr", ".nc")),
+            ("--plot", self.plot, FIGURES),
+            ("--animate", self.animate, ANIMATIONS),
+        ):
+            if path is None:
+                continue
+            if Path(path).suffix not in suffixes:
+                raise ValueError(f"{option} takes a file ending in {' or '.join(suffixes)}, got {path!r}")
+            if not Path(path).resolve().parent.is_dir():
+                raise ValueError(f"{option}: the folder of {path!r} does not exist; make it first")
+            if Path(path).exists() and Path(path).is_dir() != path.endswith(".zarr"):
+                raise ValueError(f"{option}: {path!r} exists but is not of this kind; choose another name")
+        if self.out is not None:
+            check_trajectory_target(Path(self.out), self.overwrite)
+        if self.animate is not None:
+            from dalembert.view.animation import check_target  # matplotlib takes half a second to import
+
+            check_target(self.animate)
+
+    def write(self, console: Console, sol: Trajectory) -> None:
+        """Writes the files and says so."""
+        if self.out is not None:
+            sol.save(self.out, self.overwrite)
+            console.print(f"wrote {self.out} ({len(sol.t):,} rows)", highlight=False)
+        if self.plot is not None:
+            figure(sol, Path(self.plot))
+            console.print(f"wrote {self.plot}", highlight=False)
+        if self.animate is not None:
+            frames = len(sol.animate(self.animate).film.times)
+            size = f"{Path(self.animate).stat().st_size / 1000:,.0f} kB"
+            console.print(f"wrote {self.animate} ({frames} frames, {size})", highlight=False)
+
+
+def step_size(system: System, h: float | None) -> float:
+    """The step size that was given, or the one that the system recommends."""
+    h = system.step if h is None else h
+    if h is None:
+        raise ValueError(f"{system.label} recommends no step size; give --h")
+    return float(h)
+
+
 def run_and_report(
     console: Console,
     system: System,
     method: Method,
     h: float | None,
     steps: int,
-    start: str | None,
+    start: Start,
     save_every: int | None,
-    out: str | None,
-    plot: str | None,
-    animate: str | None = None,
-    overwrite: bool = False,
+    files: Files,
 ) -> None:
     """Runs, prints the table and writes the requested files, even if the run fails or is interrupted."""
-    _check_paths(out, plot, animate, overwrite)
-    if h is None:
-        h = system.step
-    if h is None:
-        raise ValueError(f"{system.label} recommends no step size; give --h")
+    files.check()
+    h, begin = step_size(system, h), start.of(system)
     failure = None
     warnings.simplefilter("ignore", UserWarning)  # the remarks below repeat what these warnings say
     try:
         sol = simulate(
             system,
             method,
-            *system.start(start),
+            **begin,
             h=h,
             steps=steps,
             save_every=max(1, steps // 10_000) if save_every is None else save_every,
@@ -134,21 +184,7 @@ def run_and_report(
         )
     except SimulationError as error:
         failure, sol = error, error.trajectory
-    report(console, sol)
-    if sol.system is not None and sol.system.kept is not None:
-        console.print(redundancy_remark(sol.system, sol.q[0], sol.t[0]), highlight=False)
-    for remark in sol.method.remarks(sol) if sol.method is not None else []:
-        console.print(f"Beware: {remark}", style="yellow", highlight=False)
-    if out is not None:
-        sol.save(out, overwrite)
-        console.print(f"wrote {out} ({len(sol.t):,} rows)", highlight=False)
-    if plot is not None:
-        figure(sol, Path(plot))
-        console.print(f"wrote {plot}", highlight=False)
-    if animate is not None:
-        frames = len(sol.animate(animate).film.times)
-        size = f"{Path(animate).stat().st_size / 1000:,.0f} kB"
-        console.print(f"wrote {animate} ({frames} frames, {size})", highlight=False)
+    finish(console, sol, files)
     if failure is not None:
         raise failure
     if sol.status is Status.INTERRUPTED:
@@ -156,23 +192,11 @@ def run_and_report(
         raise SystemExit(130)
 
 
-def _check_paths(out: str | None, plot: str | None, animate: str | None, overwrite: bool) -> None:
-    for option, path, suffixes in (
-        ("--out", out, (".zarr", ".nc")),
-        ("--plot", plot, FIGURES),
-        ("--animate", animate, ANIMATIONS),
-    ):
-        if path is None:
-            continue
-        if Path(path).suffix not in suffixes:
-            raise ValueError(f"{option} takes a file ending in {' or '.join(suffixes)}, got {path!r}")
-        if not Path(path).resolve().parent.is_dir():
-            raise ValueError(f"{option}: the folder of {path!r} does not exist; make it first")
-        if Path(path).exists() and Path(path).is_dir() != path.endswith(".zarr"):
-            raise ValueError(f"{option}: {path!r} exists but is not of this kind; choose another name")
-    if out is not None:
-        check_trajectory_target(Path(out), overwrite)
-    if animate is not None:
-        from dalembert.view.animation import check_target  # matplotlib takes half a second to import
-
-        check_target(animate)
+def finish(console: Console, sol: Trajectory, files: Files) -> None:
+    """Prints the table and the remarks about a run, and writes the requested files."""
+    report(console, sol)
+    if sol.system is not None and sol.system.kept is not None:
+        console.print(redundancy_remark(sol.system, sol.q[0], sol.t[0]), highlight=False)
+    for remark in sol.method.remarks(sol) if sol.method is not None else []:
+        console.print(f"Beware: {remark}", style="yellow", highlight=False)
+    files.write(console, sol)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ from jax import Array
 from dalembert.diagnostics.conserved import horizontal_momenta
 from dalembert.diagnostics.coupled import CoupledSystem
 from dalembert.diagnostics.discrete import DiscreteLaws, discrete_laws
+from dalembert.diagnostics.field_analysis import BackwardError, Finding, Kept, backward_error
 from dalembert.diagnostics.floquet import Orbit, measured_period, orbit, resonance, section
 from dalembert.diagnostics.growth import nonholonomy
 from dalembert.diagnostics.hidden_integral import Latitude
@@ -48,10 +49,12 @@ from dalembert.model import (
     total_energy,
 )
 from dalembert.numerics import Vector
-from dalembert.simulation import MotionWarning, Trajectory, simulate
+from dalembert.simulation import MotionWarning, SimulationError, Trajectory, simulate
 
 # A defect of a step below this fraction of the state is rounding: a few hundred operations, and Newton's last digits.
 ROUNDING = 1e-11
+FIELD = "modified field"
+"""The row that heads those about the modified field."""
 # A measured order counts as the claimed one if it falls short by no more than this.
 ORDER_TOLERANCE = 0.15
 
@@ -99,6 +102,10 @@ class Audit:
     """The largest value of the position constraints c(q), relative to the terms of dc q; None if there are none."""
     speed: float = field(default=1.0, repr=False)
     """The largest velocity in the run."""
+    backward: BackwardError | None = None
+    """What the method's modified field keeps; None if it was not asked for, or not measured."""
+    backward_refusal: str = ""
+    """Why the modified field was not measured although it was asked for."""
 
     @property
     def on_constraint(self) -> bool:
@@ -194,6 +201,37 @@ class Audit:
             f"({here}); another h is safer"
         ]
 
+    @property
+    def remarks(self) -> list[str]:
+        """Where the long run and the modified field disagree about an integral, and why a field is missing."""
+        if self.backward is None:
+            why = self.backward_refusal
+            return [f"the modified field was not measured: {why}"] if why else []
+        if not self.message.startswith("the run reached its end"):
+            return []  # the failure explains what became of the integrals
+        lines = []
+        for name, x in self.backward.structures.items():
+            # The modified field acts on the method's own velocity, for which only the energy has a row of its own.
+            drift = self.integrals.get(name if self.on_constraint else f"{name} (own)")
+            if drift is None:
+                continue
+            if drift.verdict is Verdict.EXACT and x.verdict is Kept.BROKEN:
+                power = f", which falls as h^{x.order:.1f}" if np.isfinite(x.order) else ""
+                lines.append(
+                    f"{name}: the long run kept it (largest error {drift.largest:.1e}), but the modified field does "
+                    f"not: at the states where it was measured, the defect reaches {x.defect:.1e}{power}. Either the "
+                    "changes cancel along this run or they are too small to show; do not rely on it from other starts"
+                )
+            if drift.verdict in (Verdict.DRIFT, Verdict.BOUNDED) and x.verdict is Kept.KEPT:
+                what = "drifts" if drift.verdict is Verdict.DRIFT else "stays bounded"
+                lines.append(
+                    f"{name}: its error in the long run {what} and reaches {drift.largest:.1e}, but the modified field "
+                    f"keeps it as far as it is known (defect {_with_error(x)} with h/4). The field may differ "
+                    "elsewhere, or the error comes from what it does not describe: rounding that adds up, a parasitic "
+                    "mode, a step that is too large, or a rate below this accuracy"
+                )
+        return lines
+
     def rows(self) -> list[tuple[str, str]]:
         """The rows of the table: the name of each structure and its measurement, in one or two lines."""
         rows = [("order", _order_cell(self.order))]
@@ -230,18 +268,34 @@ class Audit:
             rows.append((name, f"{drift.verdict} {drift.largest:.1e}\n{drift.slope:+.1e}({drift.error:.0e})"))
         return rows
 
+    def field_rows(self) -> list[tuple[str, str]]:
+        """The rows about the modified field, after one that heads them; empty if it was not asked for."""
+        found = self.backward
+        if found is None:
+            return [(FIELD, "not measured")] if self.backward_refusal else []
+        rows = [(FIELD, f"{found.states} states"), ("  distance", _distance_cell(found.distance))]
+        rows += [(f"  {name}", _field_cell(x)) for name, x in found.structures.items()]
+        if found.growth is not None:
+            rate = np.max(np.abs(found.growth.exponents))
+            rows.append(("  predicted drift rate", f"{rate:.1e}({found.growth.error:.0e})"))
+        return rows
+
     def __str__(self) -> str:
         lines = [f"{self.method} on {self.system}, h = {self.h:g}, {self.steps:,} steps"]
         lines += [f"  {name:22} {' '.join(value.split(chr(10)))}" for name, value in self.rows()]
         said = "no claims are made" if self.claims is None else "every claim of the method holds"
         lines += [f"  ! {x}" for x in self.problems] or [f"  nothing is broken; {said}"]
         lines += [f"  ? {x}" for x in self.warnings]
+        lines += [f"  {name:36} {' '.join(value.split(chr(10)))}" for name, value in self.field_rows()]
+        lines += [f"  * {x}" for x in self.remarks]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """The audit as plain numbers, texts, lists and dictionaries, ready for JSON."""
-        made = _plain(asdict(self))
+        made = _plain(asdict(replace(self, backward=None)))
         return made | {
+            "backward": None if self.backward is None else self.backward.to_dict(),
+            "remarks": self.remarks,
             "problems": self.problems,
             "warnings": self.warnings,
             "broken_claims": self.broken_claims,
@@ -279,6 +333,26 @@ def _defect(x: float, claimed: bool) -> str:
     if x < ROUNDING:
         return f"kept {x:.0e}"
     return f"BROKEN {x:.1e}" if claimed else f"not claimed,\noff by {x:.1e}"
+
+
+def _with_error(x: Finding) -> str:
+    """The defect with its estimated error: of a broken structure with h, of others with h/4 if it is known."""
+    coarse = x.verdict is Kept.BROKEN or not np.isfinite(x.fine)
+    return f"{x.defect:.1e}({x.error:.0e})" if coarse else f"{x.fine:.0e}({x.fine_error:.0e})"
+
+
+def _distance_cell(x: Finding) -> str:
+    """The cell for the distance of the modified field from the exact one."""
+    first = f"falls as h^{x.order:.1f}" if np.isfinite(x.order) else "none seen" * (x.verdict is Kept.KEPT)
+    return f"{first}\n{_with_error(x)}".lstrip()
+
+
+def _field_cell(x: Finding) -> str:
+    """The cell for a structure of the modified field."""
+    if x.verdict is Kept.ABSENT:
+        return "not defined"
+    order = f", order h^{x.order:.1f}" if np.isfinite(x.order) else ""
+    return f"{x.verdict}{order}\n{_with_error(x)}"
 
 
 def _law_rows(laws: DiscreteLaws, said: Claims | None) -> list[tuple[str, str]]:
@@ -325,7 +399,7 @@ def _drift_words(name: str, drift: Drift) -> str:
 
 def compare(audits: Sequence[Audit]) -> list[list[str]]:
     """The table of several audits of one system: a header, then one row per structure with one column per method."""
-    tables = [dict(a.rows()) for a in audits]
+    tables = [dict([*a.rows(), *a.field_rows()]) for a in audits]
     names: list[str] = []
     for table in tables:
         for i, name in enumerate(table):
@@ -427,6 +501,7 @@ def audit(
     steps: int = 300_000,
     window: float | None = None,
     integrals: Mapping[str, Callable] | None = None,
+    backward: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Any:
     """Measures what `method` preserves on `system` and returns an Audit, or a list of them for a list of methods.
@@ -435,8 +510,10 @@ def audit(
     verdict on every integral: the energy, the passenger's energy, the driver's energy and the latitude for coupled
     systems, the functions of `system.integrals()`, and the functions of (q, v) in `integrals`. Running means are
     taken over `window` units of time, by default the time of 300 steps. Later errors are compared with those in the
-    first tenth of the run. Single steps from states of the run give reversibility, fibration and volume. `progress`
-    is called with a line of text at the beginning of each measurement.
+    first tenth of the run. Single steps from states of the run give reversibility, fibration and volume. With
+    `backward=True` the audit also has what `backward_error` finds about the method's modified field, and `remarks`
+    says where field and run disagree; if the field cannot be measured, `remarks` says why. `progress` is called with
+    a line of text at the beginning of each measurement.
     """
     check_system(system)
     methods = [method] if isinstance(method, Method) else list(method) if isinstance(method, Sequence) else []
@@ -446,6 +523,8 @@ def audit(
         raise ValueError("give both q0 and v0, or neither to take the system's own start")
     if q0 is None or v0 is None:
         q0, v0 = system.start(start)
+    if not isinstance(backward, bool):
+        raise ValueError(f"backward must be True or False, got {backward!r}")
     h = system.step if h is None else h
     if h is None:
         raise ValueError(f"{system.label} recommends no step size; give h")
@@ -477,7 +556,11 @@ def audit(
         tell(f"{each.cli_name} on {system.label}: {steps:,} steps")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MotionWarning)  # the audit reports these itself
-            found.append(_audit(about, each, steps, window))
+            one = _audit(about, each, steps, window)
+            if backward:
+                tell(f"{each.cli_name} on {system.label}: modified field")
+                one = replace(one, **_backward(about, each))
+            found.append(one)
     return found[0] if isinstance(method, Method) else found
 
 
@@ -542,6 +625,15 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
         positions=_positions(sol),
         speed=speed,
     )
+
+
+def _backward(about: Subject, method: Method) -> dict[str, Any]:
+    """What the modified field keeps, or why it was not measured."""
+    try:
+        found = backward_error(about.system, method, about.q0, about.v0, h=about.h, integrals=about.integrals)
+    except (ValueError, NotImplementedError, SimulationError) as error:
+        return {"backward_refusal": str(error)}
+    return {"backward": found}
 
 
 def _positions(sol: Trajectory) -> float | None:

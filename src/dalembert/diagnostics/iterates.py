@@ -60,6 +60,8 @@ def _stepped(f: Iterates, x: Point, h: Array) -> Point:
     state = state._replace(t=x.t)
     state, memory, report = f.method.step(f.mechanics, state, memory, h)
     u = f.method.output(f.mechanics, state, memory, h)[0]
+    if state.t is None:  # the user's own methods may leave the time out
+        state = state._replace(t=x.t + h)
     fine = report.converged
     defined = still_defined(f.mechanics, State(x.q, x.u, x.t), State(state.q, u, state.t), f.method.supports)
     u = jnp.where(fine if defined is None else fine & defined, u, jnp.nan)

@@ -20,6 +20,7 @@ from dalembert.methods.dla import DLA, DLA01
 from dalembert.methods.edla import EDLA
 from dalembert.methods.frame_collocation import FrameCollocation
 from dalembert.methods.frame_gradient import FrameGradient
+from dalembert.methods.frame_integrals import FrameIntegrals, parts, read_names
 from dalembert.methods.gni import GNI, STARTS, LieGNI
 from dalembert.methods.leapfrog import LeapFrog
 from dalembert.methods.reference import Reference
@@ -112,12 +113,19 @@ def _maker(method: Callable[..., Method], name: str, choices: dict[str, Choice])
 
 
 def _frame(text: str) -> Method:
-    """FrameGradient with the named gradient, or FrameCollocation with gauss=S."""
+    """FrameGradient with the named gradient, FrameCollocation with gauss=S, or FrameIntegrals with integrals."""
     key, equals, value = text.partition("=")
     if key == "gauss":
         if not equals:
             raise ValueError("frame:gauss needs its number of stages, as in frame:gauss=4, which has order 8")
         return FrameCollocation(_whole(key, value))
+    if key == "integrals":
+        if equals and not all(read_names(value)):
+            raise ValueError(
+                "frame:integrals= needs names of the system's integrals, as in frame:integrals=NAME+NAME; "
+                f"frame:integrals keeps all of them; got {text!r}"
+            )
+        return FrameIntegrals(read_names(value) if equals else None)
     return FrameGradient(text or "average")  # pyright: ignore[reportArgumentType]
 
 
@@ -137,8 +145,9 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
     ),
     "frame": (
         _frame,
-        "average, gonzalez, itoh-abe; gauss=S",
-        "frame discrete gradient: exact energy, stays on the constraint, any metric; gauss=S has order 2 S",
+        "average, gonzalez, itoh-abe; gauss=S; integrals, integrals=NAME+NAME",
+        "frame discrete gradient: exact energy, stays on the constraint, any metric; gauss=S has order 2 S; integrals "
+        "keeps the system's own integrals, too",
     ),
     "chetaev": (
         lambda x: ChetaevGradient(x or "average"),  # pyright: ignore[reportArgumentType]
@@ -180,7 +189,8 @@ METHODS: dict[str, tuple[Callable[[str], Method], str, str]] = {
 
 def method_from_text(text: str) -> Method:
     """The method spelled NAME[:OPTION][@ORDER], such as frame, dla:0.4, dd:average or frame@4."""
-    body, at, order = text.strip().partition("@")
+    body, *rest = parts(text.strip(), "@")
+    at, order = bool(rest), "@".join(rest)
     name, colon, option = body.partition(":")
     if name not in METHODS:
         raise ValueError(f"no method {name!r}; choose one of: {', '.join(METHODS)}")
