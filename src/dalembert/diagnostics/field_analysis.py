@@ -41,6 +41,7 @@ from dalembert.model import (
     independent_rows,
     lower,
     nearest_velocity,
+    onto_surface,
     orthonormal_frame,
 )
 from dalembert.numerics import Vector
@@ -58,6 +59,8 @@ ROUNDING = 1e-9
 
 LEVELS = (1.0, 0.5, 0.25)
 """The parts of h for which everything is measured."""
+AWAY = 10.0
+"""How far random configurations are from the motion, at most, in steps."""
 
 
 class Kept(enum.Enum):
@@ -188,10 +191,10 @@ def backward_error(
     """Measures which structures of the exact motion the modified field of a method keeps, and predicts drift rates.
 
     The modified field is that of `modified_field`. It is evaluated at `states` states: half of them lie on the exact
-    motion from the start (q0, v0), or from the system's own start named `start`; the others have the same
-    configurations and random velocities in D. Each defect is compared with its estimated error, and is measured with
-    h, h/2 and h/4, which gives its order in h. `integrals` are functions of (q, v) that the exact motion conserves, in
-    addition to those that the system names.
+    motion from the start (q0, v0), or from the system's own start named `start`; the others are reached from there
+    with random velocities in D, so that nothing counts as kept because the motion happens to be symmetric. Each defect
+    is compared with its estimated error, and is measured with h, h/2 and h/4, which gives its order in h. `integrals`
+    are functions of (q, v) that the exact motion conserves, in addition to those that the system names.
     """
     check_system(system)
     if (q0 is None) != (v0 is None):
@@ -217,7 +220,7 @@ def backward_error(
     fields = [eqx.tree_at(lambda f: f.h, first, part * first.h) for part in LEVELS]
     q0, v0 = np.asarray(q0, float), np.asarray(v0, float)
     exact = simulate(chosen, Reference(), q0, v0, h=4 * float(first.h), steps=100, throw=False)
-    q, v = _where_known(fields, *_states(chosen, first.mechanics, exact, states))
+    q, v = _where_known(fields, *_states(chosen, first, exact, states))
     pairs = [_measured(f, chosen, q, v, dict(integrals or {})) for f in fields]
     apart = [distance(f, q, v, f.rows(q, v)) for f in fields]
     changed = [float(np.max(x.defect)) for x in apart]
@@ -249,8 +252,9 @@ def backward_error(
     )
 
 
-def _states(system: System, m: Mechanics, sol: Trajectory, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """States on the exact motion, and random velocities at the same configurations."""
+def _states(system: System, f: ModifiedField, sol: Trajectory, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """States on the exact motion, and configurations that random velocities lead to from there, with them."""
+    m = f.mechanics
     fine = np.all(np.isfinite(sol.q), axis=1) & np.all(np.isfinite(sol.v), axis=1)
     draw = np.random.default_rng(11)
     pick = draw.choice(np.nonzero(fine)[0], size=(count + 1) // 2)
@@ -261,8 +265,16 @@ def _states(system: System, m: Mechanics, sol: Trajectory, count: int) -> tuple[
     frame = over_rows(orthonormal_frame)(m, q)
     speed = np.sqrt(np.mean(over_rows(_speed_squared)(m, q, v)))
     w = draw.normal(size=frame.shape[::2]) / np.sqrt(frame.shape[2])
-    random = over_rows(nearest_velocity)(m, q, speed * np.einsum("kij,kj->ki", frame, w))
-    return np.concatenate([q, q])[:count], np.concatenate([v, random])[:count]
+    random = speed * np.einsum("kij,kj->ki", frame, w)
+    away = draw.uniform(-AWAY, AWAY, size=(len(q), 1)) * float(f.h) * random
+    there, random = over_rows(_moved)(m, q, away, random)
+    return np.concatenate([q, there])[:count], np.concatenate([v, random])[:count]
+
+
+def _moved(m: Mechanics, q: Array, away: Array, v: Array) -> tuple[Array, Array]:
+    """The configuration that is this far away, and the allowed velocity that is nearest to v there."""
+    there = onto_surface(m, m.space.displaced(q, away))
+    return there, nearest_velocity(m, there, v)
 
 
 def _where_known(fields: list[ModifiedField], q: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
