@@ -12,6 +12,7 @@ from dalembert.discrete.action import (
     theta_minus,
     theta_plus,
 )
+from dalembert.discrete.complement import check_metric_shape, check_projector_metric, complement_angle
 from dalembert.discrete.consistency import check_rules
 from dalembert.discrete.constraints import (
     CustomConstraint,
@@ -91,7 +92,10 @@ __all__ = [
     "between",
     "check_constraint",
     "check_lagrangian",
+    "check_metric_shape",
+    "check_projector_metric",
     "check_rules",
+    "complement_angle",
     "constraint_value",
     "d1",
     "d2",

@@ -14,17 +14,19 @@ from dalembert.numerics import matvec
 Section = Callable[[Array], Array]
 
 
-def projectors(system: System | Mechanics, q: Array) -> tuple[Array, Array]:
-    """The projectors P(q) onto D and Q(q) = 1 - P(q), orthogonal for the kinetic metric.
+def projectors(
+    system: System | Mechanics, q: Array, metric: Array | None = None
+) -> tuple[Array, Array]:
+    """The projectors P(q) onto D and Q(q) = 1 - P(q), orthogonal for the kinetic metric or for the given matrix.
 
     They are computed from the frame if there is one, because it stays regular where one-forms lose rank.
 
     Erratum: [ferraro2008] section 4.1 allows any metric here. With a metric that has another complement of D, the
-    method converges to the motion of a different system.
+    method converges to the motion of a different system; see `complement_angle`.
     """
     m = lower(system)
     one = jnp.eye(m.velocity_dimension, dtype=q.dtype)
-    p = project(m, q, one)
+    p = project(m, q, one, metric)
     return p, one - p
 
 
