@@ -49,12 +49,6 @@ class DiscreteLaws(NamedTuple):
     momentum is kept if the metric is bi-invariant and the constraint right-invariant."""
 
 
-def _arrived(system: Mechanics, method: Method, q: Array, u: Array) -> Array:
-    """M^-1 p^+ at q; u itself for methods on D."""
-    mean = method.mean(system, q, u) if isinstance(method, Reflecting) else nearest_velocity(system, q, u)
-    return 2 * mean - u
-
-
 def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     """The residuals of the momentum equation, one per section, and the size of the momentum.
 
@@ -63,7 +57,7 @@ def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     """
     system, method, h = shared
     q1, plus, _ = method.free_step(system, q, u, h)
-    arrived = _arrived(system, method, q, u)
+    arrived = 2 * nearest_velocity(system, q, u) - u  # M^-1 p^+ at q, up to reactions; u itself for methods on D
     p, p1 = matvec(system.metric(q), arrived), matvec(system.metric(q1), plus)
     sections = [section(q) for section in system.sections().values()]
     residual = [

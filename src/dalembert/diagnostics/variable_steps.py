@@ -11,12 +11,14 @@ from jax import Array
 from dalembert.diagnostics.inputs import one_run
 from dalembert.discrete import (
     between,
-    exterior,
     spacetime_constraint,
     spacetime_derivatives,
+    spacetime_displaced,
     spacetime_form,
     spacetime_forms,
     spacetime_momentum_residual,
+    spacetime_pulled,
+    step_between,
 )
 from dalembert.methods import EDLA, Reference, State, well_posedness
 from dalembert.methods.edla import departing_energies
@@ -31,7 +33,7 @@ from dalembert.model import (
     lower,
     total_energy,
 )
-from dalembert.numerics import compiled, matmul, matvec, newton
+from dalembert.numerics import compiled, jit_fast_compile, matmul, matvec, newton
 from dalembert.simulation import Trajectory, simulate
 
 
@@ -315,10 +317,10 @@ class VariableStepLaws(NamedTuple):
     """The change of E^+, relative to its size; None if the exact energy changes too."""
     momentum: dict[str, float]
     """The residual of the momentum equation in space and time for each section, relative to the momenta."""
-    symplectic: float | None
-    """The relative defect of F* Omega = Omega + d(lam' omega) in space and time; None on Lie groups."""
-    form: float | None
-    """The relative change of Omega in a step, which is zero without constraints; None on Lie groups."""
+    symplectic: float
+    """The relative defect of F* Omega = Omega + d(lam' omega) in space and time."""
+    form: float
+    """The relative change of Omega in a step, which is zero without constraints."""
 
 
 def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaws:
@@ -341,13 +343,14 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
         energy = float(
             np.ptp(np.asarray(trajectory.step_data["E_plus"])[1:]) / max(size, np.finfo(float).tiny)
         )
-    if Trait.GROUP in lower(system).traits:
-        return VariableStepLaws(energy, _body_momentum(shared, trajectory), None, None)
     # Each triple has its own times, because differences of large numbers lose digits.
     z, momentum = _triples(trajectory), {}
-    for i, name in enumerate(SpaceTime(shared[0].system).sections()):
-        residual, scale = (np.asarray(x) for x in _momentum(*shared, jnp.asarray(z), i))
-        momentum[name] = float(np.max(np.abs(residual)) / max(np.max(scale), np.finfo(float).tiny))
+    if Trait.GROUP in lower(system).traits:
+        momentum = _body_momentum(shared, trajectory)
+    else:
+        for i, name in enumerate(SpaceTime(shared[0].system).sections()):
+            residual, scale = (np.asarray(x) for x in _momentum(*shared, jnp.asarray(z), i))
+            momentum[name] = float(np.max(np.abs(residual)) / max(np.max(scale), np.finfo(float).tiny))
     pick = np.unique(np.linspace(0, len(z) - 1, rows).astype(int))
     lam = -np.asarray(trajectory.multipliers)[2:]  # at the beginning of the step that ends at the third point
     h = np.asarray(trajectory.step_data["h"])
@@ -401,37 +404,49 @@ def _momentum(system: Mechanics, method: EDLA, z: Array, which: Array) -> tuple[
     return jax.vmap(one)(z)
 
 
-@compiled
+@jit_fast_compile
 def _symplectic(system: Mechanics, method: EDLA, z: Array, lam: Array) -> Array:
-    """The defect and the change at one triple. The third point is solved for again, so that it has derivatives."""
-    ld, constraint, size = method.discrete_lagrangian, method.discrete_constraint, z.shape[1]
+    """The defect and the change at one triple. The third point is solved for again, so that it has derivatives.
 
-    def following(x):
+    Points near those of the triple are given by their distances, and the forms by their components on these.
+    """
+    ld, constraint, n = method.discrete_lagrangian, method.discrete_constraint, system.velocity_dimension
+    nothing = jnp.zeros(n + 1, z.dtype)
+
+    h = z[2, 0] - z[1, 0]
+    guess = jnp.concatenate([h[None], ld.velocity(system.at(z[1, 0]), z[1, 1:], z[2, 1:], h), lam])
+
+    def following(x: Array) -> tuple[Array, Array]:
         """The third point and lam', from the first two."""
-        z0, z1 = x[:size], x[size:]
-        arrived = spacetime_derivatives(ld, system, *between(z0, z1))[1]
+        z0, z1 = (spacetime_displaced(system, *y) for y in ((z[0], x[: n + 1]), (z[1], x[n + 1 :])))
+        arrived = spacetime_derivatives(ld, system, *step_between(ld, system, z0, z1))[1]
+        forms = spacetime_forms(system, z1)
 
         def equations(y):
-            z2 = y[:size]
-            departed = spacetime_derivatives(ld, system, *between(z1, z2))[0]
-            force = spacetime_forms(system, z1).T @ y[size:]
-            held = spacetime_constraint(constraint, system, *between(z1, z2))
-            return jnp.concatenate([departed + arrived - force, held])
+            h, u = y[0], y[1 : n + 1]
+            given = z1[0], z1[1:], ld.moved(system.at(z1[0]), z1[1:], u, h), u, h
+            departed, _ = spacetime_derivatives(ld, system, *given)
+            held = spacetime_constraint(constraint, system, *given)
+            return jnp.concatenate([departed + arrived - forms.T @ y[n + 1 :], held])
 
-        guess = jnp.concatenate([z[2], lam])
-        return newton(equations, guess, 1 / (jnp.sum(jnp.abs(guess)) + 1.0), noise=1e-6)[0]
+        y, _ = newton(equations, guess, 1 / (jnp.sum(jnp.abs(guess)) + 1.0), noise=1e-6)
+        end = ld.moved(system.at(z1[0]), z1[1:], y[1 : n + 1], y[0])
+        return jnp.concatenate([z1[:1] + y[:1], end]), y[n + 1 :]
 
-    x = jnp.concatenate([z[0], z[1]])
+    def both(x: Array) -> tuple[Array, Array]:
+        """The distance of the third point from itself and lam' omega, a one-form on the pair; and the point."""
+        end, found = following(x)
+        moved = jnp.concatenate([end[:1] - z[2, :1], system.space.difference(z[2, 1:], end[1:])])
+        forms = spacetime_forms(system, spacetime_displaced(system, z[1], x[n + 1 :]))
+        impulse = spacetime_pulled(system, z[1], x[n + 1 :], forms.T @ found)
+        return jnp.concatenate([moved, nothing, impulse]), end
 
-    def impulse(x):
-        """lam' omega as a one-form on the pair."""
-        forms = spacetime_forms(system, x[size:])
-        return jnp.concatenate([jnp.zeros(size), forms.T @ following(x)[size:]])
-
-    after, slope = following(x), jax.jacfwd(lambda x: following(x)[:size])(x)
-    step = jnp.concatenate([jnp.eye(2 * size)[size:], slope])
-    before = spacetime_form(ld, system, x)
-    moved = step.T @ spacetime_form(ld, system, jnp.concatenate([z[1], after[:size]])) @ step
+    slopes, last = jax.jacfwd(both, has_aux=True)(jnp.concatenate([nothing, nothing]))
+    slope, impulse = slopes[: n + 1], slopes[n + 1 :]
+    ahead = jnp.concatenate([jnp.eye(2 * n + 2)[n + 1 :], slope])
+    pairs = jnp.stack([z[:2], jnp.stack([z[1], last])])
+    before, after = jax.lax.map(lambda x: spacetime_form(ld, system, x.reshape(-1)), pairs)
+    moved = ahead.T @ after @ ahead
     change = moved - before
-    both = jnp.stack([change - exterior(impulse, x), change])
-    return jnp.max(jnp.abs(both), axis=(1, 2)) / jnp.maximum(1.0, jnp.max(jnp.abs(moved)))
+    found = jnp.stack([change - (impulse.T - impulse), change])
+    return jnp.max(jnp.abs(found), axis=(1, 2)) / jnp.maximum(1.0, jnp.max(jnp.abs(moved)))

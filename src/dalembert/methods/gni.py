@@ -72,6 +72,15 @@ _KINETIC_ALONE = {
 """Why systems with some traits need the projectors of the kinetic metric."""
 
 
+def _as_metric(given: Any) -> Any:
+    if given is not None and (not callable(given) or isinstance(given, type)):
+        raise ValueError(
+            "metric must be a function of q that returns a symmetric matrix, such as lambda q: jnp.eye(3), or None for "
+            f"the kinetic metric; got {given!r}"
+        )
+    return given
+
+
 class ReflectingMemory(NamedTuple):
     """The method's own velocity u = M^-1 p^-, and the number of steps since the last restart."""
 
@@ -110,7 +119,9 @@ class Reflecting(Method):
         default="half-kick", static=True, kw_only=True
     )
     restart_every: int | None = eqx.field(default=None, static=True, kw_only=True, converter=plain)
-    metric: Callable[..., Any] | None = eqx.field(default=None, static=True, kw_only=True)
+    metric: Callable[..., Any] | None = eqx.field(
+        default=None, static=True, kw_only=True, converter=_as_metric
+    )
     any_complement: bool = eqx.field(default=False, static=True, kw_only=True)
     supports = Method.supports | {Trait.VARYING_MASS}
 
@@ -121,11 +132,6 @@ class Reflecting(Method):
         n = self.restart_every
         if n is not None and (not is_whole(n) or not 1 <= n < 2**62):
             raise ValueError(f"{name}: restart_every must be None or a whole number of at least 1, got {n!r}")
-        if self.metric is not None and (not callable(self.metric) or isinstance(self.metric, type)):
-            raise ValueError(
-                f"{name}: metric must be a function of q that returns a symmetric matrix, such as "
-                f"lambda q: jnp.eye(3), or None for the kinetic metric; got {self.metric!r}"
-            )
         if not isinstance(self.any_complement, bool):
             raise ValueError(f"{name}: any_complement must be True or False, got {self.any_complement!r}")
         if self.any_complement and self.metric is None:
