@@ -207,10 +207,11 @@ class Reflecting(Method):
             check_projector_metric(self, system, q0, v0, t0)
 
     def with_metric(self, m: Mechanics, claims: Claims) -> Claims:
-        """The claims, without those that fail for projectors with another complement of D."""
+        """The claims, without those that fail for projectors with another complement of D. The rest holds because the
+        reaction stays a combination of the one-forms, and because the reflection undoes itself."""
         if not self.any_complement or not m.constrained:
             return claims
-        return claims._replace(order=0, energy=False, on_constraint=False, fibred=False)
+        return claims._replace(order=0, energy=False)
 
     def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
         """M^-1 p^- of the flight from q0 to q1."""
