@@ -33,7 +33,7 @@ from dalembert.model import (
     lower,
     total_energy,
 )
-from dalembert.numerics import compiled, jit_fast_compile, matmul, matvec, newton
+from dalembert.numerics import compiled, matmul, matvec, solve
 from dalembert.simulation import Trajectory, simulate
 
 
@@ -404,49 +404,39 @@ def _momentum(system: Mechanics, method: EDLA, z: Array, which: Array) -> tuple[
     return jax.vmap(one)(z)
 
 
-@jit_fast_compile
+@compiled
 def _symplectic(system: Mechanics, method: EDLA, z: Array, lam: Array) -> Array:
-    """The defect and the change at one triple. The third point is solved for again, so that it has derivatives.
+    """The defect and the change at one triple, whose third point and lam' are functions of the other two.
 
-    Points near those of the triple are given by their distances, and the forms by their components on these.
+    Points near those of the triple are given by their distances, and forms by their components on these.
     """
-    ld, constraint, n = method.discrete_lagrangian, method.discrete_constraint, system.velocity_dimension
+    ld, n = method.discrete_lagrangian, system.velocity_dimension
     nothing = jnp.zeros(n + 1, z.dtype)
 
-    h = z[2, 0] - z[1, 0]
-    guess = jnp.concatenate([h[None], ld.velocity(system.at(z[1, 0]), z[1, 1:], z[2, 1:], h), lam])
-
-    def following(x: Array) -> tuple[Array, Array]:
-        """The third point and lam', from the first two."""
-        z0, z1 = (spacetime_displaced(system, *y) for y in ((z[0], x[: n + 1]), (z[1], x[n + 1 :])))
+    def equations(x: Array, y: Array) -> Array:
+        """What is zero where two steps meet; and the one-form lam' omega on the first pair."""
+        near = (x[: n + 1], x[n + 1 :], y[: n + 1])
+        z0, z1, z2 = (spacetime_displaced(system, *each) for each in zip(z, near, strict=True))
+        ahead = step_between(ld, system, z1, z2)
         arrived = spacetime_derivatives(ld, system, *step_between(ld, system, z0, z1))[1]
-        forms = spacetime_forms(system, z1)
+        departed = spacetime_derivatives(ld, system, *ahead)[0]
+        force = matvec(spacetime_forms(system, z1).T, y[n + 1 :])
+        held = spacetime_constraint(method.discrete_constraint, system, *ahead)
+        return jnp.concatenate(
+            [departed + arrived - force, held, spacetime_pulled(system, z[1], near[1], force)]
+        )
 
-        def equations(y):
-            h, u = y[0], y[1 : n + 1]
-            given = z1[0], z1[1:], ld.moved(system.at(z1[0]), z1[1:], u, h), u, h
-            departed, _ = spacetime_derivatives(ld, system, *given)
-            held = spacetime_constraint(constraint, system, *given)
-            return jnp.concatenate([departed + arrived - forms.T @ y[n + 1 :], held])
-
-        y, _ = newton(equations, guess, 1 / (jnp.sum(jnp.abs(guess)) + 1.0), noise=1e-6)
-        end = ld.moved(system.at(z1[0]), z1[1:], y[1 : n + 1], y[0])
-        return jnp.concatenate([z1[:1] + y[:1], end]), y[n + 1 :]
-
-    def both(x: Array) -> tuple[Array, Array]:
-        """The distance of the third point from itself and lam' omega, a one-form on the pair; and the point."""
-        end, found = following(x)
-        moved = jnp.concatenate([end[:1] - z[2, :1], system.space.difference(z[2, 1:], end[1:])])
-        forms = spacetime_forms(system, spacetime_displaced(system, z[1], x[n + 1 :]))
-        impulse = spacetime_pulled(system, z[1], x[n + 1 :], forms.T @ found)
-        return jnp.concatenate([moved, nothing, impulse]), end
-
-    slopes, last = jax.jacfwd(both, has_aux=True)(jnp.concatenate([nothing, nothing]))
-    slope, impulse = slopes[: n + 1], slopes[n + 1 :]
-    ahead = jnp.concatenate([jnp.eye(2 * n + 2)[n + 1 :], slope])
-    pairs = jnp.stack([z[:2], jnp.stack([z[1], last])])
-    before, after = jax.lax.map(lambda x: spacetime_form(ld, system, x.reshape(-1)), pairs)
-    moved = ahead.T @ after @ ahead
+    by_x, by_y = jax.jacfwd(equations, (0, 1))(
+        jnp.concatenate([nothing, nothing]), jnp.concatenate([nothing, lam])
+    )
+    size = len(by_y) - (n + 1)
+    slopes = -solve(by_y[:size], by_x[:size])
+    impulse = jnp.concatenate([jnp.zeros_like(by_x[size:]), by_x[size:] + by_y[size:] @ slopes])
+    step = jnp.concatenate([jnp.eye(2 * n + 2)[n + 1 :], slopes[: n + 1]])
+    before, after = jax.lax.map(
+        lambda x: spacetime_form(ld, system, x.reshape(-1)), jnp.stack([z[:2], z[1:]])
+    )
+    moved = step.T @ after @ step
     change = moved - before
-    found = jnp.stack([change - (impulse.T - impulse), change])
-    return jnp.max(jnp.abs(found), axis=(1, 2)) / jnp.maximum(1.0, jnp.max(jnp.abs(moved)))
+    both = jnp.stack([change - (impulse.T - impulse), change])
+    return jnp.max(jnp.abs(both), axis=(1, 2)) / jnp.maximum(1.0, jnp.max(jnp.abs(moved)))

@@ -195,7 +195,8 @@ def spacetime_constraint(
 
 def spacetime_forms(system: System | Mechanics, z: Array) -> Array:
     """The one-forms (omega0, omega) = (-b, A) at z = (t, q), shape (m, 1 + n)."""
-    return lower(SpaceTime(lower(system).system)).rows(z)
+    here = lower(system).at(z[0])
+    return jnp.concatenate([-here.offsets(z[1:])[:, None], here.rows(z[1:])], axis=1)
 
 
 def between(z0: Array, z1: Array) -> tuple[Array, Array, Array, Array, Array]:

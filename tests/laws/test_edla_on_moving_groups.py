@@ -1,0 +1,211 @@
+"""EDLA on Lie groups with functions that depend on time, and its symplectic law in space and time on groups."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from equations import group_mechanics as plain
+
+import dalembert as da
+from dalembert.diagnostics import variable_step_laws
+from dalembert.discrete import Retraction, spacetime_form
+from dalembert.diagnostics.variable_steps import _symplectic, _triples
+from dalembert.model import as_arrays, lower, nearest_velocity
+
+SO3 = da.groups.SO3()
+H, STEPS = 0.05, 24
+INERTIA = np.asarray(da.zoo.Suslov().inertia())
+
+
+class Moving(da.RheonomicSystem):
+    """A body on SO(3) whose potential and one-form change with g and t."""
+
+    group = SO3
+    coordinates = SO3.coordinates
+    velocity_names = SO3.velocities
+
+    def metric(self, t, g):
+        return jnp.asarray(INERTIA)
+
+    def potential(self, t, g):
+        return 0.4 * jnp.cos(t) * g[0] - 0.3 * g[5] + 0.2 * jnp.sin(2 * t) * g[8]
+
+    def constraints(self, t, g):
+        return jnp.stack([0.3 * g[2], 0.2 * jnp.sin(t), 1.0 + 0.2 * g[7]])[None]
+
+
+def form(t, g):
+    return np.array([[0.3 * g[0, 2], 0.2 * np.sin(t), 1.0 + 0.2 * g[2, 1]]])
+
+
+def potential(t, g):
+    return 0.4 * np.cos(t) * g[..., 0, 0] - 0.3 * g[..., 1, 2] + 0.2 * np.sin(2 * t) * g[..., 2, 2]
+
+
+class Turned(da.GroupSystem):
+    """The same at rest: a body of which only the one-form changes with g."""
+
+    group = SO3
+
+    def inertia(self):
+        return jnp.asarray(INERTIA)
+
+    def constraints(self, g):
+        return jnp.stack([0.3 * g[2], 0.2, 1.0 + 0.2 * g[7]])[None]
+
+
+class Free(da.GroupSystem):
+    """A heavy body without constraints."""
+
+    group = SO3
+
+    def inertia(self):
+        return jnp.asarray(INERTIA)
+
+    def potential(self, g):
+        return 0.4 * g[0] - 0.3 * g[5] + 0.2 * g[8]
+
+
+def start_of(system, t=0.0):
+    g = SO3.exp(jnp.array([0.3, -0.4, 0.5]))
+    m = lower(system).at(jnp.asarray(t))
+    return np.asarray(g), np.asarray(nearest_velocity(m, g, jnp.array([1.0, 0.7, 0.2])))
+
+
+def run(system, tau="exp", h=H, steps=STEPS, t=0.0):
+    return da.simulate(system, da.EDLA(Retraction(tau)), *start_of(system, t), h=h, steps=steps, t0=t)
+
+
+@pytest.fixture(scope="module", params=["exp", "cayley"])
+def moving(request):
+    """A map, and a run with it that begins at t = 0.6."""
+    return request.param, run(Moving(), request.param, t=0.6)
+
+
+# The equations, from L_d as a function of two points of space and time, in NumPy alone.
+
+
+GROUP = plain.SO3()
+
+
+def lagrangian(tau, t0, g0, t1, g1):
+    h = t1 - t0
+    kinetic = plain.discrete_lagrangian(GROUP, tau, INERTIA, g0, g1, h)
+    return kinetic - h / 2 * (potential(t0, g0) + potential(t1, g1))
+
+
+def slots(tau, t0, g0, t1, g1):
+    """(D1, D2, D3, D4) L_d, by differences of order ten; those by time have steps of a hundredth of h."""
+    d = 0.01 * (t1 - t0)
+    times = np.array([[lagrangian(tau, t0 + a * k, g0, t1 + b * k, g1) for k in d * plain.OFFSETS] for a, b in ((1, 0), (0, 1))])
+    first, last = times @ plain.WEIGHTS / d
+    before = lagrangian(tau, t0, GROUP.mul(g0, GROUP.stencil), t1, g1) @ plain.WEIGHTS / plain.SPREAD
+    after = lagrangian(tau, t0, g0, t1, GROUP.mul(g1, GROUP.stencil)) @ plain.WEIGHTS / plain.SPREAD
+    return first, before, last, after
+
+
+def test_the_equations_of_every_step(moving):
+    """[cortes2003] (6) with omega0 = 0: energy, momentum along D and constraint where two steps meet."""
+    tau, sol = moving
+    t, g, h = sol.t, sol.q.reshape(-1, 3, 3), sol.step_data["h"]
+    assert np.ptp(h) > 1e-3 * H  # the steps do differ
+    for k in range(1, STEPS):
+        _, _, energy, plus = slots(tau, t[k - 1], g[k - 1], t[k], g[k])
+        rate, minus, *_ = slots(tau, t[k], g[k], t[k + 1], g[k + 1])
+        # Differences of numbers of size 1/h over a hundredth of h.
+        assert abs(energy + rate) < 2e-11
+        assert -energy == pytest.approx(sol.step_data["E_plus"][k], abs=2e-11)
+        lam = sol.multipliers[k + 1] * 0.5 * (h[k] + h[k + 1])
+        np.testing.assert_allclose(-minus - plus, form(t[k], g[k]).T @ lam, rtol=0, atol=2e-12)
+        u = GROUP.untau(tau, GROUP.mul(GROUP.inv(g[k]), g[k + 1])) / h[k + 1]
+        held = 0.5 * (form(t[k], g[k]) + form(t[k + 1], g[k + 1])) @ u
+        assert np.max(np.abs(held)) < 1e-14 / H  # rounding of an element, over h
+
+
+def test_what_is_measured_would_show_a_wrong_time(moving):
+    """The potential and the one-form at the other end's time do not satisfy the equations."""
+    tau, sol = moving
+    t, g, h = sol.t, sol.q.reshape(-1, 3, 3), sol.step_data["h"]
+    _, _, energy, _ = slots(tau, t[4], g[4], t[5], g[5])
+    late = slots(tau, t[5] + h[6], g[5], t[6] + h[6], g[6])[0]
+    assert abs(energy + late) > 1e-4
+    u = GROUP.untau(tau, GROUP.mul(GROUP.inv(g[5]), g[6])) / h[6]
+    assert np.max(np.abs(form(t[5], g[5]) @ u)) > 1e-4
+
+
+def test_order_and_energy(moving):
+    """Order 2, for the energy that changes with time too."""
+    tau, sol = moving
+    system, errors = Moving(), []
+    assert np.ptp(sol.step_data["E_plus"][1:]) > 0.01
+    for n in (1, 2, 4):
+        one = run(system, tau, H / n, 20 * n, t=0.6)
+        exact = da.simulate(system, da.Reference(), *start_of(system, 0.6), h=float(one.t[-1] - 0.6), steps=1, t0=0.6)
+        both = (one.q[-1], exact.q[-1]), (one.v[-1], exact.v[-1])
+        errors.append([np.max(np.abs(x - y)) for x, y in both])
+    # The ends of the runs differ by O(h^2), and so do the next terms.
+    np.testing.assert_allclose(np.divide(errors[1], errors[2]), 4, rtol=0.1)
+    assert np.max(errors[2]) < 1e-3
+
+
+# The symplectic law.
+
+
+LAWS = {
+    "Suslov": lambda: run_of(da.zoo.Suslov(), "exp"),
+    "Suslov, cayley": lambda: run_of(da.zoo.Suslov(), "cayley"),
+    "sleigh, mid": lambda: run_of(da.zoo.GroupSleigh(), "mid"),
+    "turned": lambda: run(Turned()),
+    "moving": lambda: run(Moving(), t=0.6),
+    "free": lambda: run(Free()),
+}
+
+
+def run_of(system, tau):
+    return da.simulate(system, da.EDLA(Retraction(tau)), *system.start(), h=H, steps=STEPS)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_symplectic_law(name):
+    """F* Omega = Omega + d(lam' omega) in space and time, and F* Omega = Omega without constraints."""
+    sol = LAWS[name]()
+    laws = variable_step_laws(sol)
+    # The energy equation has the slope S, so that a derivative of a step loses the digits of S beside the others'.
+    bound = 1e-13 + 50 * np.finfo(float).eps / np.min(np.abs(sol.step_data["S"][1:]))
+    assert laws.symplectic < bound < 1e-10
+    assert laws.form < bound if name == "free" else laws.form > 1e-2
+
+
+def defect(sol, k, change_of_lam=0.0, other=None):
+    """The defect of the law at one triple of a run, with another reaction, or for another system's forms."""
+    system = lower(as_arrays(sol.system if other is None else other))
+    h = sol.step_data["h"]
+    lam = -sol.multipliers[k + 2] * 0.5 * (h[k + 1] + h[k + 2]) * (1 + change_of_lam)
+    z = _triples(sol)[k]
+    return float(_symplectic(system, as_arrays(sol.method), jnp.asarray(z), jnp.asarray(lam))[0])
+
+
+def test_the_two_boundary_forms_have_one_differential():
+    """d Theta^+ = d Theta^-, against the mixed second derivatives of L_d by differences."""
+    sol, system, tau = run(Moving(), t=0.6), Moving(), "exp"
+    ld = Retraction(tau)
+    z = np.concatenate([sol.t[:, None], sol.q], axis=1)
+    x = jnp.asarray(np.concatenate([z[3], z[4]]))
+    minus, plus = (np.asarray(spacetime_form(ld, system, x, which)) for which in (False, True))
+    size = np.max(np.abs(minus))
+    assert np.max(np.abs(minus - plus)) < 1e-14 * size
+    assert np.max(np.abs(minus + minus.T)) == 0
+
+    # Derivatives by (t1, g1) of the derivatives by (t0, g0), by differences of the momenta of the transcription.
+    def departing(d):
+        g = GROUP.mul(z[4, 1:].reshape(3, 3), GROUP.tau("exp", d[1:]))
+        first, before, *_ = slots(tau, z[3, 0], z[3, 1:].reshape(3, 3), z[4, 0] + d[0], g)
+        return np.concatenate([[first], before])
+
+    # Every slot has an error of 1e-11, and second differences of 1e-3 have errors of order ten beside it.
+    step = 1e-3
+    mixed = np.stack(
+        [sum(w * departing(k * step * e) for k, w in zip(plain.OFFSETS, plain.WEIGHTS, strict=True)) / step for e in np.eye(4)],
+        axis=1,
+    )
+    np.testing.assert_allclose(minus[:4, 4:], -mixed, rtol=0, atol=1e-7 * size)
+    assert np.max(np.abs(minus[:4, :4])) < 1e-13 * size
