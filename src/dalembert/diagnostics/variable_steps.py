@@ -368,26 +368,30 @@ def _triples(trajectory: Trajectory) -> np.ndarray:
 
 def _body_momentum(shared: Any, trajectory: Trajectory) -> dict[str, float]:
     """The residuals of the momentum equation on a Lie group, with the change of the section on the other side:
-    <p^+(1, 2), xi(g1)_G(g2)> = <p^+(0, 1), xi(g1)_G(g1)>."""
-    q, p = (np.asarray(x)[1:] for x in (trajectory.q, trajectory.step_data["p_plus"]))
-    t = np.asarray(trajectory.t)[1:]
+    <p^+(1, 2), xi(g1)_G(g2)> = <p^+(0, 1), xi(g1)_G(g1)>. If the system depends on time, p^+ begins with -E^+."""
+    t, q, p = (np.asarray(x)[1:] for x in (trajectory.t, trajectory.q, trajectory.step_data["p_plus"]))
+    if Trait.TIMED in shared[0].traits:
+        p = np.concatenate([-np.asarray(trajectory.step_data["E_plus"])[1:, None], p], axis=1)
     names = list(shared[0].at(jnp.asarray(t[0])).sections())
     if not names:
         return {}
-    residual, size = (np.asarray(x) for x in _body_momenta(shared, t[:-1], q[:-1], q[1:], p[:-1], p[1:]))
+    ends = (y for x in (t, q, p) for y in (x[:-1], x[1:]))
+    residual, size = (np.asarray(x) for x in _body_momenta(shared, *ends))
     largest = np.maximum(np.max(size, axis=0), np.finfo(float).tiny)
     return {name: float(x) for name, x in zip(names, np.max(np.abs(residual), axis=0) / largest, strict=True)}
 
 
 @compiled
-def _body_momenta(shared: Any, t: Array, q: Array, q1: Array, p: Array, p1: Array) -> tuple[Array, Array]:
-    def one(t, q, q1, p, p1):
+def _body_momenta(
+    shared: Any, t: Array, t1: Array, q: Array, q1: Array, p: Array, p1: Array
+) -> tuple[Array, Array]:
+    def one(t, t1, q, q1, p, p1):
         here = shared[0].at(t)
         sections = jnp.stack([section(q) for section in here.sections().values()])
-        before, after = (matmul(sections, here.generators(x).T) for x in (q, q1))
+        before, after = (matmul(sections, shared[0].at(s).generators(x).T) for s, x in ((t, q), (t1, q1)))
         return matvec(after, p1) - matvec(before, p), matvec(jnp.abs(before), jnp.abs(p))
 
-    return jax.vmap(one)(t, q, q1, p, p1)
+    return jax.vmap(one)(t, t1, q, q1, p, p1)
 
 
 @compiled
