@@ -98,7 +98,9 @@ def kinetic_projector():
         _say("with the identity, it is refused:", str(error).partition(". ")[0])
     else:
         raise AssertionError("the identity is not refused")
-    _say(f"{np.degrees(complement_angle(suslov, suslov.start()[0], np.eye(3))):.0f} degrees between complements")
+    _say(
+        f"{np.degrees(complement_angle(suslov, suslov.start()[0], np.eye(3))):.0f} degrees between complements"
+    )
     errors, run = _suslov_errors(da.LieGNI(metric=_identity, any_complement=True))
     last = np.asarray(run.v)[-1]
     _say("LieGNI(metric=identity, any_complement=True): errors", *(f"{x:.2g}" for x in errors))

@@ -97,7 +97,12 @@ def lagrangian(tau, t0, g0, t1, g1):
 def slots(tau, t0, g0, t1, g1):
     """(D1, D2, D3, D4) L_d, by differences of order ten; those by time have steps of a hundredth of h."""
     d = 0.01 * (t1 - t0)
-    times = np.array([[lagrangian(tau, t0 + a * k, g0, t1 + b * k, g1) for k in d * plain.OFFSETS] for a, b in ((1, 0), (0, 1))])
+    times = np.array(
+        [
+            [lagrangian(tau, t0 + a * k, g0, t1 + b * k, g1) for k in d * plain.OFFSETS]
+            for a, b in ((1, 0), (0, 1))
+        ]
+    )
     first, last = times @ plain.WEIGHTS / d
     before = lagrangian(tau, t0, GROUP.mul(g0, GROUP.stencil), t1, g1) @ plain.WEIGHTS / plain.SPREAD
     after = lagrangian(tau, t0, g0, t1, GROUP.mul(g1, GROUP.stencil)) @ plain.WEIGHTS / plain.SPREAD
@@ -152,7 +157,13 @@ def test_order_and_energy(moving):
 
 def test_a_run_ends_at_the_zero_of_g():
     sol = da.simulate(
-        Moving(), da.EDLA(Retraction("exp")), *start_of(Moving(), 0.6), h=H / 4, steps=400, t0=0.6, throw=False
+        Moving(),
+        da.EDLA(Retraction("exp")),
+        *start_of(Moving(), 0.6),
+        h=H / 4,
+        steps=400,
+        t0=0.6,
+        throw=False,
     )
     found = da.edla_well_posedness(Moving(), *start_of(Moving(), 0.6), method=sol.method, t0=0.6, ahead=3.0)
     assert sol.status is da.Status.NO_ROOT
@@ -253,11 +264,15 @@ class WithoutRate(Retraction):
 
     def spacetime_derivatives(self, m, t, q0, q1, u, h):
         first, last = super().spacetime_derivatives(m, t, q0, q1, u, h)
-        energy = self.increment_energy(m.at(t), u, h) + 0.5 * (m.at(t).potential(q0) + m.at(t + h).potential(q1))
+        energy = self.increment_energy(m.at(t), u, h) + 0.5 * (
+            m.at(t).potential(q0) + m.at(t + h).potential(q1)
+        )
         return first.at[0].set(energy), last.at[0].set(-energy)
 
 
-@pytest.mark.parametrize(("rule", "system"), [(WrongEnergy, Free()), (WithoutRate, Moving())], ids=["kinetic", "rate"])
+@pytest.mark.parametrize(
+    ("rule", "system"), [(WrongEnergy, Free()), (WithoutRate, Moving())], ids=["kinetic", "rate"]
+)
 def test_the_law_needs_the_energy(rule, system):
     """With another energy, Theta^+ and Theta^- do not belong to one function, and the law fails."""
     sol = da.simulate(system, da.EDLA(rule("cayley")), *start_of(system), h=H, steps=10, throw=False)
@@ -295,7 +310,10 @@ def test_the_two_boundary_forms_have_one_differential():
     # Every slot has an error of 1e-11, and second differences of 1e-3 have errors of order ten beside it.
     step = 1e-3
     mixed = np.stack(
-        [sum(w * departing(k * step * e) for k, w in zip(plain.OFFSETS, plain.WEIGHTS, strict=True)) / step for e in np.eye(4)],
+        [
+            sum(w * departing(k * step * e) for k, w in zip(plain.OFFSETS, plain.WEIGHTS, strict=True)) / step
+            for e in np.eye(4)
+        ],
         axis=1,
     )
     np.testing.assert_allclose(minus[:4, 4:], -mixed, rtol=0, atol=1e-7 * size)

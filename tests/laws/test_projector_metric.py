@@ -24,7 +24,7 @@ from dalembert.model import lower
 
 Z = da.zoo
 pytestmark = pytest.mark.filterwarnings("ignore::dalembert.MotionWarning")
-EYE = lambda q: jnp.eye(3)  # noqa: E731
+EYE = lambda q: jnp.eye(3)
 
 
 def fitting(m, q, seed=1):
@@ -135,7 +135,7 @@ def test_the_steps_of_the_transcription_on_a_group(kind):
     metric = np.eye(3) if kind == "identity" else inertia + 2.5 * a.T @ a
     method = da.LieGNI(metric=lambda g: jnp.asarray(metric), any_complement=kind == "identity")
     sol = da.simulate(system, method, q0, v0, h=0.1, steps=20)
-    form = lambda g: a  # noqa: E731
+    form = lambda g: a
     p0 = bodies.lie_gni_start(group, inertia, form, q0.reshape(3, 3), np.asarray(v0), 0.1)
     rows = bodies.lie_gni_run(group, "exp", inertia, form, np.asarray(q0).reshape(3, 3), p0, 0.1, 20, metric)
     # Differences of order ten, 1e-15 each, in twenty steps.
@@ -273,8 +273,8 @@ def test_a_frame_shows_the_same_angle():
     )
     runs = []
     for system in (framed, sleigh):
-        g = lambda q, m=lower(sleigh): fitting(m, q)  # noqa: E731
-        runs.append(da.simulate(system, da.GNI(metric=g), q0, v0, h=0.1, steps=40).q)
+        method = da.GNI(metric=lambda q: fitting(lower(sleigh), q))
+        runs.append(da.simulate(system, method, q0, v0, h=0.1, steps=40).q)
     np.testing.assert_allclose(*runs, rtol=0, atol=1e-12)
     with pytest.raises(ValueError, match="another complement of D"):
         da.simulate(framed, da.GNI(metric=EYE), q0, v0, h=0.1, steps=1)

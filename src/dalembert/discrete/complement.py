@@ -11,7 +11,6 @@ from dalembert.model import (
     TOLERANCE,
     Mechanics,
     System,
-    Trait,
     as_arrays,
     is_symmetric,
     lower,

@@ -14,9 +14,7 @@ from dalembert.numerics import matvec
 Section = Callable[[Array], Array]
 
 
-def projectors(
-    system: System | Mechanics, q: Array, metric: Array | None = None
-) -> tuple[Array, Array]:
+def projectors(system: System | Mechanics, q: Array, metric: Array | None = None) -> tuple[Array, Array]:
     """The projectors P(q) onto D and Q(q) = 1 - P(q), orthogonal for the kinetic metric or for the given matrix.
 
     They are computed from the frame if there is one, because it stays regular where one-forms lose rank.
@@ -284,14 +282,17 @@ def spacetime_form(ld: DiscreteLagrangian, system: System | Mechanics, x: Array,
     """The matrix of Omega = -d(Theta^-), Theta^- = -(D1, D2) L_d dz0, at x = (z0, z1), shape (2 + 2n, 2 + 2n).
 
     With `plus` it is -d(Theta^+), Theta^+ = (D3, D4) L_d dz1, which is the same form. Rows and columns belong to the
-    rates of t0 and q0 and to those of t1 and q1; on a Lie group these are n body velocities each, and x has more numbers.
+    rates of t0 and q0 and to those of t1 and q1; on a Lie group these are n body velocities each, and x has more
+    numbers.
     """
     size, n = x.shape[0] // 2, lower(system).velocity_dimension
     ends = x[:size], x[size:]
 
     def theta(d):
         d = d[: n + 1], d[n + 1 :]
-        step = step_between(ld, system, *(spacetime_displaced(system, z, y) for z, y in zip(ends, d, strict=True)))
+        step = step_between(
+            ld, system, *(spacetime_displaced(system, z, y) for z, y in zip(ends, d, strict=True))
+        )
         departed, arrived = spacetime_derivatives(ld, system, *step)
         one = spacetime_pulled(system, ends[plus], d[plus], arrived if plus else -departed)
         return jnp.concatenate([jnp.zeros_like(one), one] if plus else [one, jnp.zeros_like(one)])

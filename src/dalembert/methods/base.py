@@ -35,7 +35,8 @@ class Status(enum.Enum):
     RANK = "the rank of the constraints changes"
     OFF_PAIR = "the two configurations at the start violate the discrete constraint of the method"
     OTHER_COMPLEMENT = (
-        "the metric of the method's projectors is not symmetric, or has another complement of D than the kinetic metric"
+        "the metric of the method's projectors is not symmetric here, or its complement of D is not that of the "
+        "kinetic metric"
     )
 
     @property
@@ -77,8 +78,8 @@ _REMEDIES = {
     "motion beyond is that of another system. Remove constraints that are not needed, or give a frame(q), which may "
     "stay regular. Inside jax.jit, jax.grad and jax.vmap, pass da.independent_rows(system, q0)",
     Status.OFF_PAIR: _EXACTLY,
-    Status.OTHER_COMPLEMENT: "start a run near here, outside of jax.jit and jax.grad; its error says by which angle the "
-    "complements differ. Leave the metric out, or give one that is right everywhere",
+    Status.OTHER_COMPLEMENT: "start a run near here, outside of jax.jit and jax.grad; its error says by which angle "
+    "the complements differ. Leave the metric out, or give one that is right everywhere",
 }
 
 

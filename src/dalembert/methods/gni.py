@@ -65,9 +65,10 @@ _LOUD = 1e-2
 
 
 _KINETIC_ALONE = {
-    Trait.HOLONOMIC: "its position constraints are satisfied as in RATTLE, whose projection is that of the kinetic metric",
-    Trait.GENERAL_LAGRANGIAN: "its Lagrangian is not kinetic minus potential energy, so that no kinetic metric belongs to "
-    "q alone, and complements of D cannot be compared",
+    Trait.HOLONOMIC: "its position constraints are satisfied as in RATTLE, whose projection is that of the kinetic "
+    "metric",
+    Trait.GENERAL_LAGRANGIAN: "its Lagrangian is not kinetic minus potential energy, so that no kinetic metric belongs "
+    "to q alone, and complements of D cannot be compared",
 }
 """Why systems with some traits need the projectors of the kinetic metric."""
 
@@ -109,10 +110,10 @@ class Reflecting(Method):
     which is O(1) after "momentum" and O(h) after "exact".
     P and Q are the projectors of the kinetic metric or, if `metric` is given, of that metric G(q): a function of q that
     returns a symmetric positive definite matrix (on groups, in body coordinates; for rheonomic systems, a function of
-    t and q). The states do not depend on G as long as its complement of D is the kinetic one, d^T G n = 0 for d in D and
-    n in M^-1 A^T, which is checked before a run and in every step. Any other G is refused, unless any_complement=True
-    says that such runs are to be studied: the mean momentum p = (p^+ + p^-)/2 then satisfies A G^-1 p = 0, and `v` is
-    M^-1 p, which does not satisfy the constraint. They do not converge to the motion.
+    t and q). The states do not depend on G as long as its complement of D is the kinetic one, d^T G n = 0 for d in D
+    and n in M^-1 A^T, which is checked before a run and in every step. Any other G is refused, unless
+    any_complement=True says that such runs are to be studied: the mean momentum p = (p^+ + p^-)/2 then satisfies
+    A G^-1 p = 0, and `v` is M^-1 p, which does not satisfy the constraint. They do not converge to the motion.
     """
 
     start: Literal["half-kick", "momentum", "exact"] = eqx.field(
@@ -135,7 +136,9 @@ class Reflecting(Method):
         if not isinstance(self.any_complement, bool):
             raise ValueError(f"{name}: any_complement must be True or False, got {self.any_complement!r}")
         if self.any_complement and self.metric is None:
-            raise ValueError(f"{name}: any_complement=True is about the metric of the projectors; give metric=")
+            raise ValueError(
+                f"{name}: any_complement=True is about the metric of the projectors; give metric="
+            )
         if self.any_complement and n is not None:
             raise ValueError(
                 f"{name}: restart_every removes the part of the velocity normal to D, but with any_complement=True no "
@@ -195,7 +198,8 @@ class Reflecting(Method):
         for trait, why in _KINETIC_ALONE.items():
             if self.metric is not None and trait in m.traits:
                 raise ValueError(
-                    f"{type(self).__name__} with a metric of your own does not take {m.label}: {why}. Leave the metric out"
+                    f"{type(self).__name__} with a metric of your own does not take {m.label}: {why}. Leave the "
+                    "metric out"
                 )
         super().check(system)
         if self.metric is not None:
