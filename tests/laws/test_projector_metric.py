@@ -294,7 +294,7 @@ def test_a_metric_that_is_wrong_elsewhere():
     sol = da.simulate(particle, far, q0, v0, h=0.1, steps=2000, throw=False)
     assert sol.status is da.Status.OTHER_COMPLEMENT
     assert 59 < sol.q[-1, 1] <= 60
-    with pytest.raises(da.SimulationError, match="another complement of D than the kinetic metric"):
+    with pytest.raises(da.SimulationError, match="its complement of D is not that of the kinetic metric"):
         da.simulate(particle, far, q0, v0, h=0.1, steps=2000)
     inside = jax.jit(lambda q: da.simulate(particle, da.GNI(metric=at(-60.0)), q, v0, h=0.1, steps=3).q)(q0)
     assert np.all(np.isnan(inside[1:]))
