@@ -7,7 +7,15 @@ from equations import group_mechanics as plain
 
 import dalembert as da
 from dalembert.diagnostics import variable_step_laws
-from dalembert.discrete import Retraction, spacetime_form
+from dalembert.discrete import (
+    Retraction,
+    energy_minus,
+    energy_plus,
+    spacetime_action_sum,
+    spacetime_euler_lagrange,
+    spacetime_form,
+    spacetime_momentum_map,
+)
 from dalembert.model import lower, nearest_velocity
 
 SO3 = da.groups.SO3()
@@ -209,6 +217,26 @@ def test_the_momentum_equation_with_its_part_along_time():
     assert np.ptp(energy) > 0.02
     sol.step_data.update(E_plus=sol.step_data["E_plus"] + 1e-3 * np.arange(STEPS + 1))
     assert variable_step_laws(sol).momentum["turning along"] > 1e-5
+
+
+def test_functions_of_space_and_time_on_a_group(moving):
+    """The energies, the momentum, the action sum and its derivative, from points alone."""
+    tau, sol = moving
+    ld, system = Retraction(tau), Moving()
+    z = jnp.asarray(np.concatenate([sol.t[:, None], sol.q], axis=1))
+    g = sol.q.reshape(-1, 3, 3)
+    # The step size is a difference of times: the energy has an error of eps t/h.
+    assert energy_plus(ld, system, z[3], z[4]) == pytest.approx(sol.step_data["E_plus"][4], abs=1e-12)
+    assert energy_minus(ld, system, z[4], z[5]) == pytest.approx(sol.step_data["E_plus"][4], abs=1e-12)
+    jump = np.asarray(spacetime_euler_lagrange(ld, system, z[3], z[4], z[5]))
+    lam = sol.multipliers[5] * 0.5 * (sol.step_data["h"][4] + sol.step_data["h"][5])
+    np.testing.assert_allclose(jump, [0, *(-form(sol.t[4], g[4]).T @ lam)], rtol=0, atol=1e-12)
+    steps = (lagrangian(tau, sol.t[k], g[k], sol.t[k + 1], g[k + 1]) for k in range(3))
+    assert spacetime_action_sum(ld, system, z[:4]) == pytest.approx(sum(steps), abs=1e-13)
+    run_of_field = run(Field(), "cayley")
+    z = jnp.asarray(np.concatenate([run_of_field.t[:, None], run_of_field.q], axis=1))
+    kept = [spacetime_momentum_map(Retraction("cayley"), Field(), z[k], z[k + 1])[0] for k in (1, 8, 15)]
+    assert np.ptp(kept) < 1e-12
 
 
 def test_an_inertia_that_changes_with_time_is_refused():
