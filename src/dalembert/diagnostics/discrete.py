@@ -57,7 +57,9 @@ def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     """
     system, method, h = shared
     q1, plus, _ = method.free_step(system, q, u, h)
-    arrived = 2 * nearest_velocity(system, q, u) - u  # M^-1 p^+ at q; u itself for methods on D
+    arrived = (
+        2 * nearest_velocity(system, q, u) - u
+    )  # M^-1 p^+ at q, up to reactions; u itself for methods on D
     p, p1 = matvec(system.metric(q), arrived), matvec(system.metric(q1), plus)
     sections = [section(q) for section in system.sections().values()]
     residual = [
@@ -181,7 +183,7 @@ def _as_velocities(system: Mechanics, q: Array, columns: Array) -> Array:
 
 
 def _symplectic(shared: Any, q: Array, u: Array) -> Array:
-    system = shared[0]
+    system, method, _ = shared
     n = u.shape[0]
 
     def forms(z):
@@ -197,7 +199,8 @@ def _symplectic(shared: Any, q: Array, u: Array) -> Array:
             kick = momentum(system, q1, plus) - p1
         else:
             beyond = system.relative(q1, plus)
-            kick = 2 * matvec(projectors(system, q1)[1].T, matvec(system.metric(q1), beyond))
+            normal = projectors(system, q1, method.metric_at(system, q1))[1]
+            kick = 2 * matvec(normal.T, matvec(system.metric(q1), beyond))
         return jnp.stack([matvec(here.T, z[n:]), matvec(there.T, p1), matvec(there.T, kick)])
 
     derivative = jax.jacfwd(forms)(_state(system, q, u))
@@ -210,7 +213,8 @@ def symplectic_defect(
 ) -> Float[np.ndarray, " rows"]:
     """The defect of F* omega = omega + d(lam_a mu^a) for a step F of a GNI at each row, with omega = -d(p dq).
 
-    lam is computed from the momentum p^+ by lam = 2 (mu M^-1 mu^T)^-1 mu M^-1 p^+.
+    lam is computed from the momentum p^+ by lam = 2 (mu G^-1 mu^T)^-1 mu G^-1 p^+, where G is the metric of the
+    method's projectors: M, unless the method has one of its own.
     """
     _check_reflecting(system, method)
     return _row_by_row(_symplectic)(as_shared(system, method, h), *as_rows(system, q, u))

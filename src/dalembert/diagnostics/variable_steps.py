@@ -11,12 +11,14 @@ from jax import Array
 from dalembert.diagnostics.inputs import one_run
 from dalembert.discrete import (
     between,
-    exterior,
     spacetime_constraint,
     spacetime_derivatives,
+    spacetime_displaced,
     spacetime_form,
     spacetime_forms,
     spacetime_momentum_residual,
+    spacetime_pulled,
+    step_between,
 )
 from dalembert.methods import EDLA, Reference, State, well_posedness
 from dalembert.methods.edla import departing_energies
@@ -31,7 +33,7 @@ from dalembert.model import (
     lower,
     total_energy,
 )
-from dalembert.numerics import compiled, matmul, matvec, newton
+from dalembert.numerics import compiled, matmul, matvec, solve
 from dalembert.simulation import Trajectory, simulate
 
 
@@ -315,10 +317,10 @@ class VariableStepLaws(NamedTuple):
     """The change of E^+, relative to its size; None if the exact energy changes too."""
     momentum: dict[str, float]
     """The residual of the momentum equation in space and time for each section, relative to the momenta."""
-    symplectic: float | None
-    """The relative defect of F* Omega = Omega + d(lam' omega) in space and time; None on Lie groups."""
-    form: float | None
-    """The relative change of Omega in a step, which is zero without constraints; None on Lie groups."""
+    symplectic: float
+    """The relative defect of F* Omega = Omega + d(lam' omega) in space and time."""
+    form: float
+    """The relative change of Omega in a step, which is zero without constraints."""
 
 
 def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaws:
@@ -341,13 +343,14 @@ def variable_step_laws(trajectory: Trajectory, rows: int = 8) -> VariableStepLaw
         energy = float(
             np.ptp(np.asarray(trajectory.step_data["E_plus"])[1:]) / max(size, np.finfo(float).tiny)
         )
-    if Trait.GROUP in lower(system).traits:
-        return VariableStepLaws(energy, _body_momentum(shared, trajectory), None, None)
     # Each triple has its own times, because differences of large numbers lose digits.
     z, momentum = _triples(trajectory), {}
-    for i, name in enumerate(SpaceTime(shared[0].system).sections()):
-        residual, scale = (np.asarray(x) for x in _momentum(*shared, jnp.asarray(z), i))
-        momentum[name] = float(np.max(np.abs(residual)) / max(np.max(scale), np.finfo(float).tiny))
+    if Trait.GROUP in lower(system).traits:
+        momentum = _body_momentum(shared, trajectory)
+    else:
+        for i, name in enumerate(SpaceTime(shared[0].system).sections()):
+            residual, scale = (np.asarray(x) for x in _momentum(*shared, jnp.asarray(z), i))
+            momentum[name] = float(np.max(np.abs(residual)) / max(np.max(scale), np.finfo(float).tiny))
     pick = np.unique(np.linspace(0, len(z) - 1, rows).astype(int))
     lam = -np.asarray(trajectory.multipliers)[2:]  # at the beginning of the step that ends at the third point
     h = np.asarray(trajectory.step_data["h"])
@@ -365,26 +368,30 @@ def _triples(trajectory: Trajectory) -> np.ndarray:
 
 def _body_momentum(shared: Any, trajectory: Trajectory) -> dict[str, float]:
     """The residuals of the momentum equation on a Lie group, with the change of the section on the other side:
-    <p^+(1, 2), xi(g1)_G(g2)> = <p^+(0, 1), xi(g1)_G(g1)>."""
-    q, p = (np.asarray(x)[1:] for x in (trajectory.q, trajectory.step_data["p_plus"]))
-    t = np.asarray(trajectory.t)[1:]
+    <p^+(1, 2), xi(g1)_G(g2)> = <p^+(0, 1), xi(g1)_G(g1)>. If the system depends on time, p^+ begins with -E^+."""
+    t, q, p = (np.asarray(x)[1:] for x in (trajectory.t, trajectory.q, trajectory.step_data["p_plus"]))
+    if Trait.TIMED in shared[0].traits:
+        p = np.concatenate([-np.asarray(trajectory.step_data["E_plus"])[1:, None], p], axis=1)
     names = list(shared[0].at(jnp.asarray(t[0])).sections())
     if not names:
         return {}
-    residual, size = (np.asarray(x) for x in _body_momenta(shared, t[:-1], q[:-1], q[1:], p[:-1], p[1:]))
+    ends = (y for x in (t, q, p) for y in (x[:-1], x[1:]))
+    residual, size = (np.asarray(x) for x in _body_momenta(shared, *ends))
     largest = np.maximum(np.max(size, axis=0), np.finfo(float).tiny)
     return {name: float(x) for name, x in zip(names, np.max(np.abs(residual), axis=0) / largest, strict=True)}
 
 
 @compiled
-def _body_momenta(shared: Any, t: Array, q: Array, q1: Array, p: Array, p1: Array) -> tuple[Array, Array]:
-    def one(t, q, q1, p, p1):
+def _body_momenta(
+    shared: Any, t: Array, t1: Array, q: Array, q1: Array, p: Array, p1: Array
+) -> tuple[Array, Array]:
+    def one(t, t1, q, q1, p, p1):
         here = shared[0].at(t)
         sections = jnp.stack([section(q) for section in here.sections().values()])
-        before, after = (matmul(sections, here.generators(x).T) for x in (q, q1))
+        before, after = (matmul(sections, shared[0].at(s).generators(x).T) for s, x in ((t, q), (t1, q1)))
         return matvec(after, p1) - matvec(before, p), matvec(jnp.abs(before), jnp.abs(p))
 
-    return jax.vmap(one)(t, q, q1, p, p1)
+    return jax.vmap(one)(t, t1, q, q1, p, p1)
 
 
 @compiled
@@ -403,35 +410,37 @@ def _momentum(system: Mechanics, method: EDLA, z: Array, which: Array) -> tuple[
 
 @compiled
 def _symplectic(system: Mechanics, method: EDLA, z: Array, lam: Array) -> Array:
-    """The defect and the change at one triple. The third point is solved for again, so that it has derivatives."""
-    ld, constraint, size = method.discrete_lagrangian, method.discrete_constraint, z.shape[1]
+    """The defect and the change at one triple, whose third point and lam' are functions of the other two.
 
-    def following(x):
-        """The third point and lam', from the first two."""
-        z0, z1 = x[:size], x[size:]
-        arrived = spacetime_derivatives(ld, system, *between(z0, z1))[1]
+    Points near those of the triple are given by their distances, and forms by their components on these.
+    """
+    ld, n = method.discrete_lagrangian, system.velocity_dimension
+    nothing = jnp.zeros(n + 1, z.dtype)
 
-        def equations(y):
-            z2 = y[:size]
-            departed = spacetime_derivatives(ld, system, *between(z1, z2))[0]
-            force = spacetime_forms(system, z1).T @ y[size:]
-            held = spacetime_constraint(constraint, system, *between(z1, z2))
-            return jnp.concatenate([departed + arrived - force, held])
+    def equations(x: Array, y: Array) -> Array:
+        """What is zero where two steps meet; and the one-form lam' omega on the first pair."""
+        near = (x[: n + 1], x[n + 1 :], y[: n + 1])
+        z0, z1, z2 = (spacetime_displaced(system, *each) for each in zip(z, near, strict=True))
+        ahead = step_between(ld, system, z1, z2)
+        arrived = spacetime_derivatives(ld, system, *step_between(ld, system, z0, z1))[1]
+        departed = spacetime_derivatives(ld, system, *ahead)[0]
+        force = matvec(spacetime_forms(system, z1).T, y[n + 1 :])
+        held = spacetime_constraint(method.discrete_constraint, system, *ahead)
+        return jnp.concatenate(
+            [departed + arrived - force, held, spacetime_pulled(system, z[1], near[1], force)]
+        )
 
-        guess = jnp.concatenate([z[2], lam])
-        return newton(equations, guess, 1 / (jnp.sum(jnp.abs(guess)) + 1.0), noise=1e-6)[0]
-
-    x = jnp.concatenate([z[0], z[1]])
-
-    def impulse(x):
-        """lam' omega as a one-form on the pair."""
-        forms = spacetime_forms(system, x[size:])
-        return jnp.concatenate([jnp.zeros(size), forms.T @ following(x)[size:]])
-
-    after, slope = following(x), jax.jacfwd(lambda x: following(x)[:size])(x)
-    step = jnp.concatenate([jnp.eye(2 * size)[size:], slope])
-    before = spacetime_form(ld, system, x)
-    moved = step.T @ spacetime_form(ld, system, jnp.concatenate([z[1], after[:size]])) @ step
+    by_x, by_y = jax.jacfwd(equations, (0, 1))(
+        jnp.concatenate([nothing, nothing]), jnp.concatenate([nothing, lam])
+    )
+    size = len(by_y) - (n + 1)
+    slopes = -solve(by_y[:size], by_x[:size])
+    impulse = jnp.concatenate([jnp.zeros_like(by_x[size:]), by_x[size:] + by_y[size:] @ slopes])
+    step = jnp.concatenate([jnp.eye(2 * n + 2)[n + 1 :], slopes[: n + 1]])
+    before, after = jax.lax.map(
+        lambda x: spacetime_form(ld, system, x.reshape(-1)), jnp.stack([z[:2], z[1:]])
+    )
+    moved = step.T @ after @ step
     change = moved - before
-    both = jnp.stack([change - exterior(impulse, x), change])
+    both = jnp.stack([change - (impulse.T - impulse), change])
     return jnp.max(jnp.abs(both), axis=(1, 2)) / jnp.maximum(1.0, jnp.max(jnp.abs(moved)))

@@ -12,6 +12,7 @@ from dalembert.discrete.action import (
     theta_minus,
     theta_plus,
 )
+from dalembert.discrete.complement import check_metric_shape, check_projector_metric, complement_angle
 from dalembert.discrete.consistency import check_rules
 from dalembert.discrete.constraints import (
     CustomConstraint,
@@ -57,12 +58,15 @@ from dalembert.discrete.momenta import (
     projectors,
     spacetime_constraint,
     spacetime_derivatives,
+    spacetime_displaced,
     spacetime_form,
     spacetime_forms,
     spacetime_generators,
     spacetime_momentum_map,
     spacetime_momentum_residual,
     spacetime_nonholonomic_momentum,
+    spacetime_pulled,
+    step_between,
     symplectic_form,
 )
 from dalembert.discrete.on_groups import LeftInvariant, OnGroup, Retraction
@@ -91,7 +95,10 @@ __all__ = [
     "between",
     "check_constraint",
     "check_lagrangian",
+    "check_metric_shape",
+    "check_projector_metric",
     "check_rules",
+    "complement_angle",
     "constraint_value",
     "d1",
     "d2",
@@ -115,6 +122,7 @@ __all__ = [
     "spacetime_action_sum",
     "spacetime_constraint",
     "spacetime_derivatives",
+    "spacetime_displaced",
     "spacetime_euler_lagrange",
     "spacetime_form",
     "spacetime_forms",
@@ -122,8 +130,10 @@ __all__ = [
     "spacetime_momentum_map",
     "spacetime_momentum_residual",
     "spacetime_nonholonomic_momentum",
+    "spacetime_pulled",
     "spacetime_theta_minus",
     "spacetime_theta_plus",
+    "step_between",
     "symplectic_form",
     "theta_minus",
     "theta_plus",

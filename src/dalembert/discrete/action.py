@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.discrete.lagrangians import DiscreteLagrangian, d1, d2
-from dalembert.discrete.momenta import between, spacetime_derivatives
+from dalembert.discrete.momenta import spacetime_derivatives, step_between
 from dalembert.model import Mechanics, System, Trait, lower
 
 
@@ -72,14 +72,14 @@ def spacetime_action_sum(ld: DiscreteLagrangian, system: System | Mechanics, z: 
     m, z = lower(system), jnp.asarray(z, float)
 
     def one(z0, z1):
-        t, *step = between(z0, z1)
+        t, *step = step_between(ld, m, z0, z1)
         return ld.over_step(m.at(t), *step)
 
     return jnp.sum(jax.vmap(one)(z[:-1], z[1:]))
 
 
 def _halves(ld: DiscreteLagrangian, system: Any, z0: Array, z1: Array) -> tuple[Array, Array]:
-    return spacetime_derivatives(ld, system, *between(z0, z1))
+    return spacetime_derivatives(ld, system, *step_between(ld, system, z0, z1))
 
 
 def spacetime_euler_lagrange(

@@ -14,17 +14,17 @@ from dalembert.numerics import matvec
 Section = Callable[[Array], Array]
 
 
-def projectors(system: System | Mechanics, q: Array) -> tuple[Array, Array]:
-    """The projectors P(q) onto D and Q(q) = 1 - P(q), orthogonal for the kinetic metric.
+def projectors(system: System | Mechanics, q: Array, metric: Array | None = None) -> tuple[Array, Array]:
+    """The projectors P(q) onto D and Q(q) = 1 - P(q), orthogonal for the kinetic metric or for the given matrix.
 
     They are computed from the frame if there is one, because it stays regular where one-forms lose rank.
 
     Erratum: [ferraro2008] section 4.1 allows any metric here. With a metric that has another complement of D, the
-    method converges to the motion of a different system.
+    method converges to the motion of a different system; see `complement_angle`.
     """
     m = lower(system)
     one = jnp.eye(m.velocity_dimension, dtype=q.dtype)
-    p = project(m, q, one)
+    p = project(m, q, one, metric)
     return p, one - p
 
 
@@ -193,13 +193,40 @@ def spacetime_constraint(
 
 def spacetime_forms(system: System | Mechanics, z: Array) -> Array:
     """The one-forms (omega0, omega) = (-b, A) at z = (t, q), shape (m, 1 + n)."""
-    return lower(SpaceTime(lower(system).system)).rows(z)
+    here = lower(system).at(z[0])
+    return jnp.concatenate([-here.offsets(z[1:])[:, None], here.rows(z[1:])], axis=1)
 
 
 def between(z0: Array, z1: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """The values t0, q0, q1, u and h of the step from z0 = (t0, q0) to z1."""
+    """The values t0, q0, q1, u and h of the step from z0 = (t0, q0) to z1, in coordinates."""
     h = z1[0] - z0[0]
     return z0[0], z0[1:], z1[1:], (z1[1:] - z0[1:]) / h, h
+
+
+def step_between(
+    ld: DiscreteLagrangian, system: System | Mechanics, z0: Array, z1: Array
+) -> tuple[Array, Array, Array, Array, Array]:
+    """The values t0, q0, q1, u and h of the step from z0 = (t0, q0) to z1, in coordinates or on a Lie group."""
+    h = z1[0] - z0[0]
+    return z0[0], z0[1:], z1[1:], ld.velocity(lower(system).at(z0[0]), z0[1:], z1[1:], h), h
+
+
+def spacetime_displaced(system: System | Mechanics, z: Array, x: Array) -> Array:
+    """The point of space and time at the distance x from z = (t, q): (t + x0, q exp(x1, x2, ...)) on a Lie group."""
+    return jnp.concatenate([z[:1] + x[:1], lower(system).space.displaced(z[1:], x[1:])])
+
+
+def spacetime_pulled(system: System | Mechanics, z: Array, x: Array, form: Array) -> Array:
+    """The components by dx of a covector at `spacetime_displaced(system, z, x)`, which is given by its components on
+    the rate of the time and on velocities (on a Lie group, body velocities)."""
+    m = lower(system)
+    near, moved = jax.linearize(lambda x: m.space.displaced(z[1:], x), x[1:])
+
+    def velocity(direction: Array) -> Array:
+        return jax.jvp(lambda k: m.space.difference(near, k), (near,), (moved(direction),))[1]
+
+    columns = jax.vmap(velocity, 0, 1)(jnp.eye(x.shape[0] - 1, dtype=x.dtype))
+    return jnp.concatenate([form[:1], matvec(columns.T, form[1:])])
 
 
 def spacetime_momentum_map(
@@ -213,7 +240,7 @@ def spacetime_momentum_map(
 
     Equations: [cortes2003] section 2. That of time translation, Symmetry(Rn(1), on=("t",)), is -E^+.
     """
-    arrived = spacetime_derivatives(ld, system, *between(z0, z1))[1]
+    arrived = spacetime_derivatives(ld, system, *step_between(ld, system, z0, z1))[1]
     return matvec(spacetime_generators(system, z1, symmetry).T, arrived)
 
 
@@ -251,13 +278,23 @@ def spacetime_momentum_residual(
     return change - jnp.sum(momenta[1] * (section(z[2]) - section(z[1])))
 
 
-def spacetime_form(ld: DiscreteLagrangian, system: System | Mechanics, x: Array) -> Array:
-    """The matrix of Omega = -d(theta), theta = -(D1, D2) L_d dz0, at x = (z0, z1), shape (2 + 2n, 2 + 2n)."""
-    size = x.shape[0] // 2
+def spacetime_form(ld: DiscreteLagrangian, system: System | Mechanics, x: Array, plus: bool = False) -> Array:
+    """The matrix of Omega = -d(Theta^-), Theta^- = -(D1, D2) L_d dz0, at x = (z0, z1), shape (2 + 2n, 2 + 2n).
 
-    def theta(x):
-        return jnp.concatenate(
-            [-spacetime_derivatives(ld, system, *between(x[:size], x[size:]))[0], jnp.zeros(size)]
+    With `plus` it is -d(Theta^+), Theta^+ = (D3, D4) L_d dz1, which is the same form. Rows and columns belong to the
+    rates of t0 and q0 and to those of t1 and q1; on a Lie group these are n body velocities each, and x has more
+    numbers.
+    """
+    size, n = x.shape[0] // 2, lower(system).velocity_dimension
+    ends = x[:size], x[size:]
+
+    def theta(d):
+        d = d[: n + 1], d[n + 1 :]
+        step = step_between(
+            ld, system, *(spacetime_displaced(system, z, y) for z, y in zip(ends, d, strict=True))
         )
+        departed, arrived = spacetime_derivatives(ld, system, *step)
+        one = spacetime_pulled(system, ends[plus], d[plus], arrived if plus else -departed)
+        return jnp.concatenate([jnp.zeros_like(one), one] if plus else [one, jnp.zeros_like(one)])
 
-    return -exterior(theta, x)
+    return -exterior(theta, jnp.zeros(2 * n + 2, x.dtype))

@@ -34,6 +34,10 @@ class Status(enum.Enum):
     OFF_SURFACE = "the start does not satisfy the position constraints"
     RANK = "the rank of the constraints changes"
     OFF_PAIR = "the two configurations at the start violate the discrete constraint of the method"
+    OTHER_COMPLEMENT = (
+        "the metric of the method's projectors is not symmetric here, or its complement of D is not that of the "
+        "kinetic metric"
+    )
 
     @property
     def code(self) -> int:
@@ -74,6 +78,8 @@ _REMEDIES = {
     "motion beyond is that of another system. Remove constraints that are not needed, or give a frame(q), which may "
     "stay regular. Inside jax.jit, jax.grad and jax.vmap, pass da.independent_rows(system, q0)",
     Status.OFF_PAIR: _EXACTLY,
+    Status.OTHER_COMPLEMENT: "start a run near here, outside of jax.jit and jax.grad; its error says by which angle "
+    "the complements differ. Leave the metric out, or give one that is right everywhere",
 }
 
 
@@ -114,6 +120,7 @@ class Claims(NamedTuple):
     """What a method promises for a system; the tests measure every entry."""
 
     order: int
+    """The order in h with which runs converge to the motion; 0 if they do not."""
     energy: bool
     """The total energy (`full`, for methods that live on TQ) is conserved to rounding."""
     reversible: bool
@@ -157,6 +164,8 @@ class Method(eqx.Module):
     """Whether a step needs few enough scalar operations to be compiled to machine code."""
     parasitic: ClassVar[bool] = False
     """Whether the method's own velocity is v plus half a kick of the constraint plus a part that alternates in sign."""
+    velocity_allowed: ClassVar[bool] = True
+    """Whether the velocities of its states satisfy the constraint. Rows may then project rounding errors away."""
     variable_step: ClassVar[bool] = False
     """Whether steps differ in size. Then h is the size of the first step, and the state's time says where each ends."""
 

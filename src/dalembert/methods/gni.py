@@ -17,6 +17,8 @@ from dalembert.discrete import (
     Retraction,
     as_lagrangian,
     check_lagrangian,
+    check_metric_shape,
+    check_projector_metric,
     check_rules,
     legendre_minus,
     partial_derivatives,
@@ -24,7 +26,7 @@ from dalembert.discrete import (
 from dalembert.discrete.lagrangians import is_one_of, is_whole, plain
 from dalembert.discrete.on_groups import MAPS, pull
 from dalembert.groups import coadjoint
-from dalembert.methods.base import Claims, Method, Report, State, nearly_solved, solve_velocity
+from dalembert.methods.base import Claims, Method, Report, State, Status, nearly_solved, solve_velocity
 from dalembert.methods.legendre import (
     allowed_velocity,
     is_general,
@@ -35,12 +37,15 @@ from dalembert.methods.legendre import (
     velocity,
 )
 from dalembert.model import (
+    TOLERANCE,
     Mechanics,
     System,
     Trait,
     acceleration,
+    is_symmetric,
     lower,
     multipliers,
+    nearest_velocity,
     project,
     reaction,
 )
@@ -57,6 +62,24 @@ from dalembert.numerics import (
 STARTS = ("half-kick", "momentum", "exact")
 # A run warns of the parasitic part of the velocity if it has grown tenfold and exceeds this fraction of the speed.
 _LOUD = 1e-2
+
+
+_KINETIC_ALONE = {
+    Trait.HOLONOMIC: "its position constraints are satisfied as in RATTLE, whose projection is that of the kinetic "
+    "metric",
+    Trait.GENERAL_LAGRANGIAN: "its Lagrangian is not kinetic minus potential energy, so that no kinetic metric belongs "
+    "to q alone, and complements of D cannot be compared",
+}
+"""Why systems with some traits need the projectors of the kinetic metric."""
+
+
+def _as_metric(given: Any) -> Any:
+    if given is not None and (not callable(given) or isinstance(given, type)):
+        raise ValueError(
+            "metric must be a function of q that returns a symmetric matrix, such as lambda q: jnp.eye(3), or None for "
+            f"the kinetic metric; got {given!r}"
+        )
+    return given
 
 
 class ReflectingMemory(NamedTuple):
@@ -85,14 +108,23 @@ class Reflecting(Method):
     the exact motion. Every `restart_every` steps the parasitic part is removed, for motions that contract volume,
     where it must grow. The multipliers of a row are the exact ones to order 2, plus the parasitic part times 2/h,
     which is O(1) after "momentum" and O(h) after "exact".
+    P and Q are the projectors of the kinetic metric or, if `metric` is given, of that metric G(q): a function of q that
+    returns a symmetric positive definite matrix (on groups, in body coordinates; for rheonomic systems, a function of
+    t and q). The states do not depend on G as long as its complement of D is the kinetic one, d^T G n = 0 for d in D
+    and n in M^-1 A^T, which is checked before a run and in every step. Any other G is refused, unless
+    any_complement=True says that such runs are to be studied: the mean momentum p = (p^+ + p^-)/2 then satisfies
+    A G^-1 p = 0, and `v` is M^-1 p, which does not satisfy the constraint. They do not converge to the motion.
     """
 
     start: Literal["half-kick", "momentum", "exact"] = eqx.field(
         default="half-kick", static=True, kw_only=True
     )
     restart_every: int | None = eqx.field(default=None, static=True, kw_only=True, converter=plain)
+    metric: Callable[..., Any] | None = eqx.field(
+        default=None, static=True, kw_only=True, converter=_as_metric
+    )
+    any_complement: bool = eqx.field(default=False, static=True, kw_only=True)
     supports = Method.supports | {Trait.VARYING_MASS}
-    parasitic = True
 
     def __check_init__(self):
         name = type(self).__name__
@@ -101,6 +133,89 @@ class Reflecting(Method):
         n = self.restart_every
         if n is not None and (not is_whole(n) or not 1 <= n < 2**62):
             raise ValueError(f"{name}: restart_every must be None or a whole number of at least 1, got {n!r}")
+        if not isinstance(self.any_complement, bool):
+            raise ValueError(f"{name}: any_complement must be True or False, got {self.any_complement!r}")
+        if self.any_complement and self.metric is None:
+            raise ValueError(
+                f"{name}: any_complement=True is about the metric of the projectors; give metric="
+            )
+        if self.any_complement and n is not None:
+            raise ValueError(
+                f"{name}: restart_every removes the part of the velocity normal to D, but with any_complement=True no "
+                "velocity of the run lies in D; give one of the two"
+            )
+
+    @property
+    def parasitic(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the own velocity is v plus half a kick plus a part that alternates in sign."""
+        return not self.any_complement
+
+    @property
+    def velocity_allowed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether v satisfies the constraint."""
+        return not self.any_complement
+
+    def metric_at(self, m: Mechanics, q: Array) -> Array:
+        """The matrix of the metric that defines the projectors."""
+        if self.metric is None:
+            return m.metric(q)
+        return self.metric(m.t, q) if Trait.TIMED in m.traits else self.metric(q)
+
+    def along(self, m: Mechanics, q: Array, x: Array) -> Array:
+        """M^-1 P^T M x, which is P x for the kinetic metric; P^T = G P G^-1."""
+        if self.metric is None or not m.constrained:
+            return project(m, q, x)
+        mass, metric = m.metric(q), self.metric_at(m, q)
+        raised = solve_spd(metric, matvec(mass, x))
+        return solve_spd(mass, matvec(metric, project(m, q, raised, metric)))
+
+    def mean(self, m: Mechanics, q: Array, u: Array) -> Array:
+        """M^-1 of the mean momentum (p^+ + p^-)/2 at q, if one of the two is M u; an allowed velocity, unless the
+        metric has another complement of D. Affine constraints are reflected about their drift."""
+        if self.metric is None:
+            return allowed_velocity(m, q, u)
+        drift = m.drift(q)
+        return drift + self.along(m, q, u - drift)
+
+    def _wrong_metric(self, m: Mechanics, q: Array, v: Array, plus: Array) -> Array | None:
+        """Whether the metric shows here, after the checks before the run, that it is not one for these projectors."""
+        if self.metric is None or not m.constrained:
+            return None
+        wrong = ~is_symmetric(self.metric_at(m, q))
+        if self.any_complement:
+            return wrong
+        mass = m.metric(q)
+
+        def length(x):
+            return jnp.sqrt(jnp.sum(x * matvec(mass, x)))
+
+        # Both velocities are those of the flight; the tangent of the angle is at most twice the tolerance of its sine.
+        size = length(m.relative(q, v)) + length(m.relative(q, plus))
+        return wrong | (length(v - nearest_velocity(m, q, v)) > 2 * TOLERANCE * size)
+
+    def check(self, system: System | Mechanics) -> None:
+        m = lower(system)
+        for trait, why in _KINETIC_ALONE.items():
+            if self.metric is not None and trait in m.traits:
+                raise ValueError(
+                    f"{type(self).__name__} with a metric of your own does not take {m.label}: {why}. Leave the "
+                    "metric out"
+                )
+        super().check(system)
+        if self.metric is not None:
+            check_metric_shape(self, m)
+
+    def check_metric(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
+        """Refuses a metric of the user's own that does not fit the system around a start."""
+        if self.metric is not None:
+            check_projector_metric(self, system, q0, v0, t0)
+
+    def with_metric(self, m: Mechanics, claims: Claims) -> Claims:
+        """The claims, without those that fail for projectors with another complement of D. The rest holds because the
+        reaction stays a combination of the one-forms, and because the reflection undoes itself."""
+        if not self.any_complement or not m.constrained:
+            return claims
+        return claims._replace(order=0, energy=False)
 
     def departure(self, m: Mechanics, q0: Array, q1: Array, h: Array) -> Array:
         """M^-1 p^- of the flight from q0 to q1."""
@@ -109,8 +224,8 @@ class Reflecting(Method):
     def reflect(self, m: Mechanics, q: Array, plus: Array) -> tuple[Array, Array]:
         """P u and (P - Q) u for u = M^-1 p^+, of which position constraints first take what they do not allow."""
         plus = tangent_velocity(m, q, plus)
-        v = allowed_velocity(m, q, plus)
-        if is_general(m):
+        v = self.mean(m, q, plus)
+        if is_general(m) and self.metric is None:
             return v, velocity(m, q, 2 * momentum(m, q, v) - momentum(m, q, plus), 2 * v - plus)
         return v, 2 * v - plus
 
@@ -137,6 +252,10 @@ class Reflecting(Method):
         new = state.moved(q1, state.v, h)
         here = m.at(new.t)
         v1, u1 = self.reflect(here, q1, plus)
+        wrong = self._wrong_metric(here, q1, v1, plus)
+        if wrong is not None:
+            codes = (x.code for x in (Status.OTHER_COMPLEMENT, Status.OK))
+            report = report._replace(trouble=jnp.where(wrong, *map(jnp.int32, codes)))
         count = memory.count
         if self.restart_every is not None:
             count = count + 1
@@ -159,18 +278,18 @@ class Reflecting(Method):
         return memory.u, lam
 
     def resume(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[State, ReflectingMemory]:
-        return State(q, allowed_velocity(m, q, u)), ReflectingMemory(u, jnp.zeros((), jnp.int32))
+        return State(q, self.mean(m, q, u)), ReflectingMemory(u, jnp.zeros((), jnp.int32))
 
     def from_pair(
         self, m: Mechanics, q0: Array, q1: Array, t: Any, h: Array
     ) -> tuple[State, ReflectingMemory]:
         """Any pair will do: u = M^-1 p^- for p^- = -D1 L_d(q0, q1), and v is its part in D."""
         here = m.at(t)
-        state, memory = self.resume(here, q0, tangent_velocity(here, q0, self.departure(here, q0, q1, h)), h)
-        return state._replace(t=t), memory
+        u = tangent_velocity(here, q0, self.departure(here, q0, q1, h))
+        return State(q0, allowed_velocity(here, q0, u), t), self.resume(here, q0, u, h)[1]
 
     def reverse(self, m: Mechanics, q: Array, u: Array) -> Array:
-        return u - 2 * project(m, q, u)  # swaps p^- and -p^+
+        return u - 2 * self.along(m, q, u)  # swaps p^- and -p^+
 
     @property
     def native_gradients(self) -> bool:
@@ -184,7 +303,7 @@ class Reflecting(Method):
 
     def remarks(self, trajectory: Any) -> list[str]:
         """A warning if the parasitic mode has grown to a visible size."""
-        if self.restart_every is not None or len(trajectory.t) < 3:
+        if self.restart_every is not None or self.any_complement or len(trajectory.t) < 3:
             return []
         speed = np.max(np.abs(trajectory.v), axis=-1)
         normal = np.max(np.abs(np.asarray(trajectory.v_full) - np.asarray(trajectory.v)), axis=-1)
@@ -256,13 +375,18 @@ class GNI(Reflecting):
     If L is not kinetic minus potential energy, (p^+ + p^-)/2 is the momentum dL/dv of a velocity in D, and p^+ - p^- is
     a combination of the one-forms, which determines p^-; u is then the velocity with the momentum p^-.
     Memory: u = M^-1 p^-; see Reflecting.
-    Erratum: L_d is scaled as an action; the projectors must be those of the kinetic metric.
+    Erratum: L_d is scaled as an action; the metric of the projectors needs the kinetic complement of D.
     """
 
     discrete_lagrangian: DiscreteLagrangian = eqx.field(
         default=Midpoint(), converter=lambda x: as_lagrangian(x, "GNI")
     )
-    supports = Reflecting.supports | {Trait.AFFINE, Trait.TIMED, Trait.HOLONOMIC, Trait.GENERAL_LAGRANGIAN}
+
+    @property
+    def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The traits that a system may have; fewer with a metric of the user's own."""
+        own = Reflecting.supports | {Trait.AFFINE, Trait.TIMED}
+        return own if self.metric is not None else own | {Trait.HOLONOMIC, Trait.GENERAL_LAGRANGIAN}
 
     def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         mass = mass_at(m, q, u)
@@ -324,6 +448,7 @@ class GNI(Reflecting):
 
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
         check_rules(system, q0, v0, t0, self.discrete_lagrangian)
+        self.check_metric(system, q0, v0, t0)
 
     def check(self, system: System | Mechanics) -> None:
         super().check(system)
@@ -335,13 +460,14 @@ class GNI(Reflecting):
         free, natural = not m.constrained, m.natural
         order = ld.order if free else 2 if ld.symmetric else 1
         straight = natural and Trait.HOLONOMIC not in m.traits and constant(m, "metric", "potential")
-        return Claims(
+        claims = Claims(
             order,
             energy=self.restart_every is None and straight,
             reversible=ld.symmetric and self.restart_every is None and natural and not is_general(m),
             on_constraint=m.given.isdisjoint(("constraints", "frame")),
             fibred=True,
         )
+        return self.with_metric(m, claims)
 
     @property
     def cli_name(self) -> str:
@@ -355,6 +481,8 @@ def spelled(name: str, option: str, usual: str, method: Reflecting) -> str:
         options.append(method.start)
     if method.restart_every is not None:
         options.append(f"restart={method.restart_every}")
+    if method.metric is not None:  # a function has no spelling, so no method is made from this name
+        options += ["metric=own"] + ["any-complement"] * method.any_complement
     return f"{name}:{','.join(options)}" if options else name
 
 
@@ -416,6 +544,7 @@ class LieGNI(Reflecting):
 
     def check_start(self, system: System, q0: Any, v0: Any, t0: Any) -> None:
         check_rules(system, q0, v0, t0, self.retraction)
+        self.check_metric(system, q0, v0, t0)
 
     def check(self, system: System | Mechanics) -> None:
         super().check(system)
@@ -423,7 +552,7 @@ class LieGNI(Reflecting):
 
     def claims(self, system: System) -> Claims:
         m = lower(system)
-        return Claims(
+        claims = Claims(
             self.retraction.order,
             energy=self.restart_every is None
             and constant(m, "potential")
@@ -432,6 +561,7 @@ class LieGNI(Reflecting):
             on_constraint=not m.constrained,
             fibred=True,
         )
+        return self.with_metric(m, claims)
 
     @property
     def cli_name(self) -> str:

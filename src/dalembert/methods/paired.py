@@ -31,6 +31,10 @@ class Paired(Method):
         return self.method.parasitic
 
     @property
+    def velocity_allowed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.method.velocity_allowed
+
+    @property
     def variable_step(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.method.variable_step
 

@@ -61,8 +61,11 @@ from dalembert.model.sampling import (
     is_linear_momentum,
     is_symmetric,
     observed,
+    places_around,
     same_mass,
     sample,
+    samples,
+    units,
 )
 from dalembert.model.symmetry import Symmetry
 from dalembert.model.systems import Kept, Mechanics, System, as_arrays, lower
@@ -113,6 +116,7 @@ __all__ = [
     "onto_surface",
     "orthonormal",
     "orthonormal_frame",
+    "places_around",
     "polar_factor",
     "power",
     "power_and_change",
@@ -125,6 +129,7 @@ __all__ = [
     "refuse_masked",
     "same_mass",
     "sample",
+    "samples",
     "scene",
     "shape_of",
     "still_follow",
@@ -132,6 +137,7 @@ __all__ = [
     "system",
     "tangent_directions",
     "total_energy",
+    "units",
     "violates",
     "with_kept",
     "wrong",

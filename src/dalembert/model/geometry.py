@@ -210,18 +210,18 @@ def oblique_projection(system: System | Mechanics, onto: Array, along: Array, x:
     return x - _apply(z, solve(matmul(a1, z), _apply(a1, x)))
 
 
-def project(system: System | Mechanics, q: Array, x: Array) -> Array:
-    """P(q) x, the projection onto D at q that is orthogonal for the kinetic metric."""
+def project(system: System | Mechanics, q: Array, x: Array, metric: Array | None = None) -> Array:
+    """P(q) x, the projection onto D at q that is orthogonal for the kinetic metric, or for the given matrix."""
     m = lower(system)
     m.refuse_nonlinear()
     if m.framed:
         b = m.frame(q)
-        weights = matmul(b.T, m.metric(q))
+        weights = matmul(b.T, m.metric(q) if metric is None else metric)
         return _apply(b, solve_spd(matmul(weights, b), _apply(weights, x)))
     if not m.constrained:
         return x
     a = m.rows(q)
-    return x - _raised(m.metric(q), a, _apply(a, x))
+    return x - _raised(m.metric(q) if metric is None else metric, a, _apply(a, x))
 
 
 def along_allowed(system: System | Mechanics, q: Array, v: Array, x: Array) -> Array:

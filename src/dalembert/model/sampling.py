@@ -104,6 +104,19 @@ def contradicts_at(m: Mechanics, q: Array, mass: Array) -> Array:
     return (_products(m, q, mass) > TOLERANCE).any() if any(_given_twice(m)) else jnp.asarray(False)
 
 
+def places_around(m: Mechanics, q: Array, v: Array, start: Array, shifts: Array) -> tuple[Array, Array]:
+    """The configurations around q that these shifts stand for, and the natural size of each velocity; `start` is the
+    mass matrix at q."""
+    # The metric sets the unit of velocity and of length, so that the coordinates' units do not matter.
+    natural = jnp.sqrt(jnp.maximum(jnp.sum(v * (start @ v)), 0.0) / jnp.abs(diagonal(start)))
+    natural = jnp.where(jnp.isfinite(natural) & (natural > 0), natural, 1.0)
+    place = jnp.zeros(0) if Trait.GROUP in m.traits else jnp.abs(q)
+    size = jnp.zeros_like(natural).at[: len(place)].set(place) + natural
+    number = jnp.arange(len(shifts))
+    reach = jnp.stack([size, 1 + size, 10 * (1 + size)])[number % 3] * (number > 0)[:, None]
+    return jax.vmap(lambda x: m.space.displaced(q, x))(shifts * reach), natural
+
+
 @jit_fast_compile
 @tracing_once()
 def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, turns: Array) -> Sample:
@@ -112,14 +125,8 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
     If the system depends on time, the samples around the start are at other times too.
     """
     start = m.metric(q)
-    # The metric sets the unit of velocity and of length, so that the coordinates' units do not matter.
-    natural = jnp.sqrt(jnp.maximum(jnp.sum(v * (start @ v)), 0.0) / jnp.abs(diagonal(start)))
-    natural = jnp.where(jnp.isfinite(natural) & (natural > 0), natural, 1.0)
-    place = jnp.zeros(0) if Trait.GROUP in m.traits else jnp.abs(q)
-    size = jnp.zeros_like(natural).at[: len(place)].set(place) + natural
+    around, natural = places_around(m, q, v, start, shifts)
     number = jnp.arange(len(shifts))
-    reach = jnp.stack([size, 1 + size, 10 * (1 + size)])[number % 3] * (number > 0)[:, None]
-    around = jax.vmap(lambda x: m.space.displaced(q, x))(shifts * reach)
     fast = jnp.stack([natural, jnp.full_like(natural, 1 + jnp.max(jnp.abs(v)))])[number % 2]
     velocities = (velocities * fast).at[0].set(v)
     ticks = 0.31 * number

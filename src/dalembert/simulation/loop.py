@@ -161,7 +161,7 @@ def output(system: System, method: Method, carry: Carry, h: Array) -> Rows:
         # Adding turns rounds the angle, so the velocity is projected onto D at the row's q.
         turned = jnp.any(carry.turns != 0)
         q = q + 2 * jnp.pi * carry.turns
-        v = jnp.where(turned, nearest_velocity(m.at(t), q, v), v)
+        v = jnp.where(turned, nearest_velocity(m.at(t), q, v), v) if method.velocity_allowed else v
     state = State(q, v, t)
     v_full, multipliers = method.output(m, state, carry.memory, h)
     if m.redundant and multipliers is not None:

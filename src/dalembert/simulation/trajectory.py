@@ -84,8 +84,9 @@ def _inside(system, method, t, q, v, steps, fraction, h):
 class Trajectory(eqx.Module):
     """The times, states and multipliers of a run, with its energy, its constraint residual and other measurements.
 
-    Row 0 is the start. `v` satisfies the constraint; `v_full` is the method's own velocity, which differs from `v`
-    for methods that live on all of TQ. In an ensemble the first axis of every array is the member, as in q (N, K, n).
+    Row 0 is the start. `v` satisfies the constraint, except by methods with `any_complement=True`; `v_full` is the
+    method's own velocity, which differs from `v` for methods that live on all of TQ. In an ensemble the first axis of
+    every array is the member, as in q (N, K, n).
     The multipliers satisfy d/dt dL/dv - dL/dq = A(q)^T lam and belong to the times `t_multipliers`, which are not
     always `t`. If only a frame describes the system, they refer to one-forms computed from it, which may change from
     row to row.
