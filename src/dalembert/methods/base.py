@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.model import Mechanics, System, Trait, lower
-from dalembert.numerics import Renamed, diagonal, matmul, matvec, newton, solve, solve_spd
+from dalembert.numerics import Renamed, diagonal, matmul, matvec, newton, solve
 
 
 class Status(enum.Enum):
@@ -34,6 +34,8 @@ class Status(enum.Enum):
     OFF_SURFACE = "the start does not satisfy the position constraints"
     RANK = "the rank of the constraints changes"
     OFF_PAIR = "the two configurations at the start violate the discrete constraint of the method"
+    SIGNATURE = "the mass matrix at the start does not have the signature that the system declares"
+    DEGENERATE = "the indefinite metric becomes degenerate, on all velocities or on the allowed ones"
 
     @property
     def code(self) -> int:
@@ -74,6 +76,9 @@ _REMEDIES = {
     "motion beyond is that of another system. Remove constraints that are not needed, or give a frame(q), which may "
     "stay regular. Inside jax.jit, jax.grad and jax.vmap, pass da.independent_rows(system, q0)",
     Status.OFF_PAIR: _EXACTLY,
+    Status.SIGNATURE: _EXACTLY,
+    Status.DEGENERATE: "the motion ends there, because an allowed velocity is orthogonal to all allowed velocities and "
+    "the reactions are not determined. Start elsewhere, or change the constraints",
 }
 
 
@@ -341,8 +346,8 @@ def nearly_solved(
         return None
     m, q, h, mass, rows, scale = jax.lax.stop_gradient((m, state.q, h, mass, rows, scale))
     n = mass.shape[0]
-    stiff = jnp.eye(n, dtype=mass.dtype) + share * h * h * solve_spd(mass, m.potential_hessian(q))
-    made = solve(stiff, solve_spd(mass, rows.T))
+    stiff = jnp.eye(n, dtype=mass.dtype) + share * h * h * m.solved(mass, m.potential_hessian(q))
+    made = solve(stiff, m.solved(mass, rows.T))
     gram = matmul(rows, made)
 
     def nearly(residual: Array) -> Array:

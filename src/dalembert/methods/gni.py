@@ -51,7 +51,6 @@ from dalembert.numerics import (
     matvec,
     newton,
     solve,
-    solve_spd,
 )
 
 STARTS = ("half-kick", "momentum", "exact")
@@ -91,7 +90,7 @@ class Reflecting(Method):
         default="half-kick", static=True, kw_only=True
     )
     restart_every: int | None = eqx.field(default=None, static=True, kw_only=True, converter=plain)
-    supports = Method.supports | {Trait.VARYING_MASS}
+    supports = Method.supports | {Trait.VARYING_MASS, Trait.INDEFINITE}
     parasitic = True
 
     def __check_init__(self):
@@ -207,9 +206,9 @@ class Reflecting(Method):
 
 
 def _alternating(m: Mechanics, q: Array, v: Array, u: Array, h: Array) -> Array:
-    """The kinetic length of the part of the own velocity that is neither v nor half a kick."""
+    """The length of the part of the own velocity that is neither v nor half a kick, as the metric measures it."""
     extra = u - half_kick(m, q, v, h)
-    return jnp.sqrt(jnp.sum(extra * matvec(m.metric(q), extra)))
+    return jnp.sqrt(jnp.sum(extra * matvec(m.measure(m.metric(q)), extra)))
 
 
 @compiled
@@ -218,7 +217,8 @@ def _amplitudes(m: Mechanics, t: Array, q: Array, v: Array, u: Array, h: Array) 
 
 
 def parasitic_amplitude(trajectory: Any, rows: Any = slice(None)) -> np.ndarray:
-    """The size of the parasitic mode at rows of a run by a method on TQ: the kinetic length of u - v - half a kick.
+    """The size of the parasitic mode at rows of a run by a method on TQ: the kinetic length of u - v - half a kick, or
+    its length in the units of the metric if that is indefinite.
 
     The half kick (h/2) M^-1 A^T lam uses the exact multipliers, so that only the mode and O(h^3) remain.
     """
@@ -269,7 +269,7 @@ class GNI(Reflecting):
         p = momentum(m, q, u)
 
         def equations(w):
-            return solve_spd(
+            return m.solved(
                 mass, -partial_derivatives(self.discrete_lagrangian, m, q, q + h * w, w, h)[0] - p
             )
 
@@ -281,7 +281,9 @@ class GNI(Reflecting):
         else:
             state, none = State(q, u), jnp.zeros((0, len(u)), u.dtype)
             nearly = nearly_solved(m, state, h, mass, none, share=self.discrete_lagrangian.stiffness)
-            w, report = solve_velocity(equations, u, state, h, jnp.zeros_like(u), mass, nearly=nearly)
+            w, report = solve_velocity(
+                equations, u, state, h, jnp.zeros_like(u), m.measure(mass), nearly=nearly
+            )
         q1 = q + h * w
         arriving = partial_derivatives(self.discrete_lagrangian, m, q, q1, w, h)[1]
         return q1, velocity(m.later(h), q1, arriving, w), report
@@ -291,8 +293,8 @@ class GNI(Reflecting):
     ) -> tuple[Array, Report]:
         """The velocity w of the flight that ends with c = 0: equations(w) = M^-1 dc(q)^T mu."""
         n, mass, there, state = u.shape[0], mass_at(m, q, u), m.later(h), State(q, u)
-        z = solve_spd(mass, m.slopes(q).T)
-        nothing, fall = jnp.zeros(z.shape[1], q.dtype), h * solve_spd(mass, m.potential_gradient(q))
+        z = m.solved(mass, m.slopes(q).T)
+        nothing, fall = jnp.zeros(z.shape[1], q.dtype), h * m.solved(mass, m.potential_gradient(q))
         if is_syntactically_constant(slope, u):
             matrix = slope(u)
             free, reach = u - solve(matrix, equations(u)), solve(matrix, z)
@@ -388,23 +390,23 @@ class LieGNI(Reflecting):
     """
 
     retraction: OnGroup = eqx.field(default=Retraction("exp"), converter=_as_rule)
-    supports = frozenset({Trait.GROUP})
+    supports = frozenset({Trait.GROUP, Trait.INDEFINITE})
 
     def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         group, rule = m.space, self.retraction
         mass = m.metric(q)
         p = matvec(mass, u) - 0.5 * h * pull(m, q)
-        guess = solve_spd(mass, p)
+        guess = m.solved(mass, p)
 
         def equations(xi):
-            return solve_spd(mass, rule.increment_momentum(m, xi, h) - p)
+            return m.solved(mass, rule.increment_momentum(m, xi, h) - p)
 
         size = jnp.sum(jnp.abs(guess)) + jnp.finfo(q.dtype).tiny
         xi, info = newton(equations, guess, 1 / size, noise=rule.rounding(h) / size)
         w = rule.increment(m, xi, h)
         q1 = group.restore(group.multiply(q, w))
         arriving = coadjoint(group, w, p) - 0.5 * h * pull(m, q1)
-        return q1, solve_spd(mass, arriving), Report(*info)
+        return q1, m.solved(mass, arriving), Report(*info)
 
     @property
     def rule(self) -> DiscreteLagrangian:
@@ -450,7 +452,9 @@ def keeps_energy(m: Mechanics, rule: OnGroup) -> bool:
     for x in directions:
         p = rule.increment_momentum(m, x, h)
         after = coadjoint(group, rule.increment(m, x, h), p)
-        before, after = (jnp.sum(y * solve(inertia, y)) for y in (p, after))
-        if not abs(after - before) <= 1e-12 * before:
+        before, after = (y * solve(inertia, y) for y in (p, after))
+        # Rounding is relative to the terms, which cancel if the metric is indefinite.
+        size = jnp.sum(jnp.abs(before)) + jnp.sum(jnp.abs(after))
+        if not abs(jnp.sum(after) - jnp.sum(before)) <= 1e-12 * size:
             return False
     return True

@@ -8,6 +8,7 @@ from dalembert.model import scene
 from dalembert.model.build import system
 from dalembert.model.checks import (
     MOST_TURNS,
+    SINGULAR,
     check_start,
     check_turns,
     off_surface,
@@ -44,6 +45,7 @@ from dalembert.model.geometry import (
 from dalembert.model.group_system import Chart, GroupSystem
 from dalembert.model.naming import from_module, kind_from_module, raised, wrong
 from dalembert.model.redundancy import (
+    DEPENDENT,
     independent_rows,
     least_norm,
     left_out,
@@ -69,7 +71,9 @@ from dalembert.model.systems import Kept, Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
 
 __all__ = [
+    "DEPENDENT",
     "MOST_TURNS",
+    "SINGULAR",
     "TOLERANCE",
     "Chart",
     "Group",
