@@ -35,7 +35,7 @@ class Status(enum.Enum):
     RANK = "the rank of the constraints changes"
     OFF_PAIR = "the two configurations at the start violate the discrete constraint of the method"
     SIGNATURE = "the mass matrix at the start does not have the signature that the system declares"
-    DEGENERATE = "the indefinite metric becomes degenerate, on all velocities or on the allowed ones"
+    DEGENERATE = "the indefinite metric becomes degenerate, to half of the digits or more, on the allowed velocities or on all"
 
     @property
     def code(self) -> int:
@@ -77,8 +77,8 @@ _REMEDIES = {
     "stay regular. Inside jax.jit, jax.grad and jax.vmap, pass da.independent_rows(system, q0)",
     Status.OFF_PAIR: _EXACTLY,
     Status.SIGNATURE: _EXACTLY,
-    Status.DEGENERATE: "the motion ends there, because an allowed velocity is orthogonal to all allowed velocities and "
-    "the reactions are not determined. Start elsewhere, or change the constraints",
+    Status.DEGENERATE: "start elsewhere, or change the constraints: near here an allowed velocity is orthogonal to all "
+    "allowed velocities, so that the reactions are not determined",
 }
 
 

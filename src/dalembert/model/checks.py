@@ -64,7 +64,7 @@ def check_start(
             return check_start(fewer, q, v, call, t0)
     _check_rank_of_positions(m, q, sample)
     _check_constraints(m, q, v, sample)
-    _check_nondegenerate(m, sample)
+    _check_nondegenerate(m, q, sample)
     _check_angles(m, sample)
     for name, normal in sample.sections.items():
         if not normal <= TOLERANCE:
@@ -185,32 +185,26 @@ def _check_signature(system: Mechanics, q: np.ndarray, mass: np.ndarray, measure
         )
 
 
-def _check_nondegenerate(system: Mechanics, sample: Sample) -> None:
-    """Checks that an indefinite metric is nondegenerate on D at the start and around it: otherwise D has velocities
-    that are orthogonal to all of D, and no projector belongs to it."""
+def _check_nondegenerate(system: Mechanics, q: np.ndarray, sample: Sample) -> None:
+    """Checks that an indefinite metric is nondegenerate on D at the start: otherwise an allowed velocity is orthogonal
+    to all of D, and no projector belongs to D."""
     if Trait.INDEFINITE not in system.traits or not system.constrained:
         return
-    around = sample.around
-    name = "frame" if system.framed else "constraints"
-    for k, (place, mass, given) in enumerate(
-        zip(around["place"], around["mass"], sample.here[name], strict=True)
-    ):
-        unit = units(around["measure"][k])
-        spanning = given * unit[:, None] if system.framed else (given / unit).T
-        if not all(np.all(np.isfinite(x)) for x in (spanning, mass)):
-            continue
-        basis = np.linalg.qr(spanning, mode="reduced" if system.framed else "complete")[0]
-        basis = basis if system.framed else basis[:, given.shape[0] :]
-        values, vectors = np.linalg.eigh(basis.T @ (mass / np.outer(unit, unit)) @ basis)
-        if values.size and not np.min(np.abs(values)) > DEPENDENT:
-            where = "at the start" if k == 0 else "at a configuration near the start"
-            null = basis @ vectors[:, np.argmin(np.abs(values))]
-            raise ValueError(
-                f"{system.label}: the metric is degenerate on the allowed velocities {where} "
-                f"({_at(place, system)}): {(null / unit).tolist()} is allowed, and orthogonal to all allowed "
-                "velocities, itself included, so that no projector onto them exists. Change the constraints, or start "
-                "elsewhere"
-            )
+    unit = units(sample.measure)
+    given = sample.given["frame" if system.framed else "constraints"]
+    if system.framed:
+        basis = np.linalg.qr(given * unit[:, None])[0]
+    else:
+        basis = np.linalg.qr((given / unit).T, mode="complete")[0][:, len(given) :]
+    values, vectors = np.linalg.eigh(basis.T @ (sample.mass / np.outer(unit, unit)) @ basis)
+    if np.min(np.abs(values)) > DEPENDENT:
+        return
+    null = basis @ vectors[:, np.argmin(np.abs(values))] / unit
+    raise ValueError(
+        f"{system.label}: the metric is degenerate on the allowed velocities at the start ({_at(q, system)}), to half "
+        f"of the digits or more: {null.tolist()} is allowed, and orthogonal to all allowed velocities and itself, so "
+        "that no projector onto them exists. Change the constraints, or start elsewhere"
+    )
 
 
 def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: Sample) -> None:

@@ -46,7 +46,7 @@ class Sample(NamedTuple):
     turns: Any
     """How many turns each coordinate has made in `turned`."""
     around: dict[str, Any]
-    """Values at the samples: "place", the configuration; "mass"; "measure"; "velocity"; "momentum", dL/dv, if a
+    """Values at the samples: "mass"; "measure"; "velocity"; "momentum", dL/dv, if a
     Lagrangian is given; and "products", the largest entries of A B and of A Z - b relative to the terms that should
     cancel in them."""
     defect: Any
@@ -140,7 +140,7 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
         there = m.later(tick)
         mass = there.metric(q)
         measure = there.measure(mass)
-        found = {"place": q, "mass": mass, "measure": measure, "velocity": v}
+        found = {"mass": mass, "measure": measure, "velocity": v}
         found["products"] = _products(there, q, measure)
         if "lagrangian" in m.given:
             found["momentum"] = jax.grad(there.lagrangian, argnums=1)(q, v)

@@ -140,6 +140,13 @@ def _nondegenerate(m: Mechanics, q: Array, mass: Array, measure: Array) -> Array
     return fine & (jnp.max(jnp.abs(inverse), initial=0.0) * DEPENDENT * (1.0 if m.framed else size) < 1)
 
 
+def _stays_nondegenerate(before: Mechanics, q0: Array, after: Mechanics, q1: Array) -> Array:
+    """Whether an indefinite metric is nondegenerate after a step, and has not become degenerate within it."""
+    mass = after.metric(q1)
+    same = jnp.all(before.negative_directions(q0) == after.negative_directions(q1))
+    return same & _nondegenerate(after, q1, mass, after.measure(mass))
+
+
 def still_defined(m: Mechanics, before: State, after: State, supports: frozenset[Trait]) -> Array | None:
     """Whether a method with these traits is defined at the end of a step, too; None if the formulas show that it is.
 
@@ -224,8 +231,8 @@ def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:
         fine = still_follow(here, state.q) | failed
         code = jnp.where(fine, code, Status.RANK.code).astype(jnp.int32)
     if Trait.INDEFINITE in m.traits:
-        counts = (x.negative_directions(q) for x, q in ((here, state.q), (m.at(before.t), before.q)))
-        code = jnp.where(jnp.all(jnp.equal(*counts)) | failed, code, Status.DEGENERATE.code).astype(jnp.int32)
+        fine = _stays_nondegenerate(m.at(before.t), before.q, here, state.q) | failed
+        code = jnp.where(fine, code, Status.DEGENERATE.code).astype(jnp.int32)
     if defined is not None:
         code = jnp.where(defined | failed, code, Status.NOT_DEFINED.code).astype(jnp.int32)
     residual = report.residual.astype(carry.residual.dtype)
