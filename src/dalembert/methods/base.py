@@ -35,7 +35,9 @@ class Status(enum.Enum):
     RANK = "the rank of the constraints changes"
     OFF_PAIR = "the two configurations at the start violate the discrete constraint of the method"
     SIGNATURE = "the mass matrix at the start does not have the signature that the system declares"
-    DEGENERATE = "the indefinite metric becomes degenerate, to half of the digits or more, on the allowed velocities or on all"
+    DEGENERATE = (
+        "the indefinite metric becomes degenerate, to half of the digits, on all or on the allowed velocities"
+    )
 
     @property
     def code(self) -> int:

@@ -197,11 +197,17 @@ class Reflecting(Method):
         first, last = float(np.max(sizes[:3])), float(sizes[3])
         if not last > max(10 * first, _LOUD * np.nanmax(speed)):
             return []
+        m = lower(trajectory.system)
+        others = (
+            "FrameGradient()"
+            if Trait.INDEFINITE not in m.traits
+            else self.others(m, lambda x: not x.parasitic)
+        )
         return [
             f"the parasitic mode of {self.cli_name} has grown from {first:.1e} to {last:.1e} (velocity normal to "
             f"the constraint, changing sign every step) and matters from t = {since:.6g}: the motion is wrong from "
             "there on, although its energy may look right. Use restart_every=20 (:restart=20 on the command line), or "
-            "FrameGradient()"
+            f"{others}"
         ]
 
 

@@ -201,9 +201,9 @@ def _check_nondegenerate(system: Mechanics, q: np.ndarray, sample: Sample) -> No
         return
     null = basis @ vectors[:, np.argmin(np.abs(values))] / unit
     raise ValueError(
-        f"{system.label}: the metric is degenerate on the allowed velocities at the start ({_at(q, system)}), to half "
-        f"of the digits or more: {null.tolist()} is allowed, and orthogonal to all allowed velocities and itself, so "
-        "that no projector onto them exists. Change the constraints, or start elsewhere"
+        f"{system.label}: the metric is degenerate on the allowed velocities, to half of the digits or more, at the "
+        f"start ({_at(q, system)}): {null.tolist()} is allowed, and orthogonal to all allowed velocities and itself, "
+        "so that no projector onto them exists. Change the constraints, or start elsewhere"
     )
 
 

@@ -189,6 +189,14 @@ def total_energy(system: System | Mechanics, q: Array, v: Array) -> Array:
     return 0.5 * jnp.sum(v * matvec(m.metric(q), v)) + m.potential(q)
 
 
+def kinetic_size(system: System | Mechanics, q: Array, v: Array) -> Array:
+    """The kinetic energy; if the metric is indefinite, the size of the terms that cancel in it."""
+    m = lower(system)
+    if Trait.INDEFINITE in m.traits:
+        return 0.5 * jnp.sum(v * matvec(m.measure(m.metric(q)), v))
+    return total_energy(m, q, v) - m.potential(q)
+
+
 def oblique_projection(system: System | Mechanics, onto: Array, along: Array, x: Array) -> Array:
     """The projection of x onto D at `onto`, along the metric complement of D at `along`.
 
@@ -235,7 +243,7 @@ def along_allowed(system: System | Mechanics, q: Array, v: Array, x: Array) -> A
 def orthonormal_frame(system: System | Mechanics, q: Array) -> Array:
     """A basis of D at q, orthonormal for the kinetic metric; it need not be continuous in q."""
     m = lower(system)
-    m.refuse_indefinite()
+    m.refuse_indefinite("an orthonormal frame of D")
     return orthonormal(m.frame(q), m.metric(q))
 
 
@@ -284,7 +292,7 @@ def _orthonormal_in_a_loop(vectors: Array, mass: Array) -> Array:
 def nearest_frame(system: System | Mechanics, q: Array, b: Array) -> Array:
     """The orthonormal frame of D at q nearest to b: P(q) b N^(-1/2), with N the Gram matrix of P(q) b; smooth in q."""
     m = lower(system)
-    m.refuse_indefinite()
+    m.refuse_indefinite("an orthonormal frame of D")
     n, r = b.shape
     if m.constrained and not m.framed and n > 8 and 3 * r < n:
         return _few_directions(m.rows(q), m.metric(q), b)

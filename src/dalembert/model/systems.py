@@ -483,13 +483,12 @@ class Mechanics(eqx.Module):
                 "frame and no projector, and nothing that is made from these is defined"
             )
 
-    def refuse_indefinite(self) -> None:
-        """Refuses a system with an indefinite metric, for code that needs lengths."""
+    def refuse_indefinite(self, what: str) -> None:
+        """Refuses a system with an indefinite metric, for code that measures lengths with it."""
         if Trait.INDEFINITE in self.traits:
             raise ValueError(
-                f"{self.label} declares an indefinite metric, signature = {self.signature}, so its velocities "
-                "have no kinetic length: there are no orthonormal frames, and nothing that is made from these is "
-                "defined"
+                f"{what} needs the kinetic lengths of velocities, but {self.label} declares an indefinite metric, "
+                f"signature = {self.signature}, which gives velocities no length"
             )
 
     def carried(self, q: Array, y: Array) -> Array:
