@@ -235,7 +235,7 @@ def test_momenta_of_horizontal_symmetries():
     residuals = da.diagnostics.momentum_residuals(system, da.LieGNI(), 0.1, pair.q[:20], pair.v_full[:20])
     assert set(residuals) == {"one", "two"}
     assert all(np.max(np.abs(x)) < 1e-12 for x in residuals.values())
-    laws = da.diagnostics.discrete_laws(system, da.LieGNI(), 0.1, pair.q[:20], pair.v_full[:20])
+    laws = da.diagnostics.discrete_laws(system, da.LieGNI(), 0.1, pair.q[:16], pair.v_full[:16])
     # Derivatives of one step, in double precision.
     assert laws.flight < 1e-13
     assert laws.determinant < 1e-11
@@ -243,7 +243,7 @@ def test_momenta_of_horizontal_symmetries():
     assert laws.space_momentum < 1e-11
     other = Neither()
     run = da.simulate(other, da.LieGNI(), E, start_of(other), h=0.1, steps=20)
-    assert da.diagnostics.discrete_laws(other, da.LieGNI(), 0.1, run.q, run.v_full).space_momentum > 1e-5
+    assert max(da.diagnostics.space_momentum_change(other, da.LieGNI(), 0.1, run.q, run.v_full)) > 1e-5
 
 
 def solved(system, time):
@@ -376,12 +376,7 @@ def test_negative_masses_must_be_declared():
 
 def test_other_methods_refuse_with_a_reason_and_name_those_that_do_not():
     system, v0 = Left(), start_of(Left())
-    for method in (
-        da.FrameGradient(),
-        da.Taylor(),
-        da.VariationalDLA(Retraction("exp")),
-        da.FrameCollocation(stages=2),
-    ):
+    for method in (da.FrameGradient(), da.Taylor(), da.VariationalDLA(Retraction("exp"))):
         assert not method.takes(system)
     for method in (da.FrameGradient(), da.Taylor()):
         with pytest.raises(
@@ -408,9 +403,7 @@ def test_the_motion_ends_where_the_metric_degenerates_on_d(method):
     assert sol.status is da.Status.DEGENERATE
     assert sol.steps == 35
     assert sol.q[-1, 1] == pytest.approx(np.sinh(0.5 * 35 * 0.05), rel=1e-12)
-    with pytest.raises(
-        da.SimulationError, match=r"step 36 .*indefinite metric becomes degenerate.*q = \(1.40787, 0.99"
-    ):
+    with pytest.raises(da.SimulationError, match=r"step 36 .*metric becomes degenerate.*q = \(1.40787, 0.99"):
         da.simulate(system, method, E, v0, h=0.05, steps=60)
 
 
@@ -451,8 +444,6 @@ def test_ensembles():
 
 
 def test_derivatives_and_failures_inside_transformations():
-    v0 = start_of(Left())
-
     def end(mass):
         system = Body(matrix=((1.0, 0.0, 0.0), (0.0, mass, 0.0), (0.0, 0.0, -1.0)))
         return da.simulate(system, da.LieGNI(), E, [0.3, -0.4, 0.2], h=0.1, steps=10).q[-1, 1]
