@@ -341,6 +341,42 @@ def test_a_null_one_form_is_refused():
     assert np.ptp(sol.energy(full=True)) < 200 * EPS * amplification(near, sol.q)
 
 
+@pytest.mark.parametrize(
+    ("system", "start"),
+    [
+        *((SYSTEMS[name], (E, start_of(SYSTEMS[name]))) for name in ("right, timelike", "null directions")),
+        (RightFrame(), (E, start_of(RightFrame()))),
+    ],
+    ids=["forms", "null directions", "frame"],
+)
+def test_the_motion_to_machine_precision(system, start):
+    """Taylor's series measure velocities by the units of the metric."""
+    sol = da.simulate(system, da.Taylor(), *start, h=0.5, steps=4)
+    exact = da.simulate(system, da.Reference(), *start, h=0.5, steps=4)
+    np.testing.assert_allclose(sol.q, exact.q, rtol=0, atol=1e-13)  # Reference asks for 1e-14 a step
+    np.testing.assert_allclose(sol.v, exact.v, rtol=0, atol=1e-13)
+    assert np.ptp(sol.energy()) < 1e-14 * amplification(system, sol.q)
+    ends = da.simulate(Crossing(), da.Taylor(), E, [0.0, 0.5, 0.0], h=0.05, steps=60, throw=False)
+    assert ends.status is da.Status.DEGENERATE
+
+
+def test_constraints_that_follow_from_others():
+    """Which rows are independent is judged in the units of the metric, also where directions are null."""
+
+    class Twice(Neither):
+        def constraints(self, g):
+            return jnp.concatenate([super().constraints(g)] * 2) * jnp.array([[1.0], [-3.0]])
+
+    system = SYSTEMS["null directions"]
+    given = {"matrix": NULL, "row": system.row}
+    alone = da.simulate(system, da.LieGNI(), E, start_of(system), h=0.1, steps=20)
+    with pytest.warns(da.ConstraintWarning, match=r"constraints\[\d\] follows from"):
+        sol = da.simulate(Twice(**given), da.LieGNI(), E, start_of(system), h=0.1, steps=20)
+    np.testing.assert_allclose(sol.q, alone.q, rtol=0, atol=1e-13)  # the kept row is a multiple
+    # The same force, and the least sum of squares: lam (1, -3)/10 of the single multiplier.
+    np.testing.assert_allclose(sol.multipliers, alone.multipliers * [0.1, -0.3], rtol=0, atol=1e-11)
+
+
 def test_negative_masses_must_be_declared():
     """All eigenvalues negative is a mistake, unless it is declared; then the motion is that of the positive metric."""
 
@@ -376,9 +412,9 @@ def test_negative_masses_must_be_declared():
 
 def test_other_methods_refuse_with_a_reason_and_name_those_that_do_not():
     system, v0 = Left(), start_of(Left())
-    for method in (da.FrameGradient(), da.Taylor(), da.VariationalDLA(Retraction("exp"))):
+    for method in (da.FrameGradient(), da.VariationalDLA(Retraction("exp")), da.EDLA(Retraction("exp"))):
         assert not method.takes(system)
-    for method in (da.FrameGradient(), da.Taylor()):
+    for method in (da.FrameGradient(), da.VariationalDLA(Retraction("exp"))):
         with pytest.raises(
             ValueError, match=r"needs a positive definite.*1 of 3.*Use LieGNI\(\) or Reference\(\)"
         ):

@@ -269,7 +269,7 @@ def least_norm(m: Mechanics, q: Array, lam: Array) -> Array:
 def _combinations(m: Mechanics, q: Array) -> tuple[Array, Array, Array]:
     """The weights with which the kept rows make up all rows (rows = weights^T kept), and both, in units of the
     metric."""
-    unit = jnp.sqrt(jnp.abs(diagonal(m.metric(q))))
+    unit = jnp.sqrt(jnp.abs(diagonal(m.measure(m.metric(q)))))
     rows, kept = m.with_all_rows().rows(q) / unit, m.rows(q) / unit
     return solve_spd(matmul(kept, kept.T), matmul(kept, rows.T)), rows, kept
 
