@@ -211,3 +211,6 @@ def test_balancing_units(random):
     np.testing.assert_allclose(balancing_units(jnp.asarray(diagonal)), [1e-3, 2.0, 3e4], rtol=1e-14)
     swapped = np.array([[0.0, 5.0], [5.0, 0.0]])
     np.testing.assert_allclose(balancing_units(jnp.asarray(swapped)), np.sqrt([5.0, 5.0]), rtol=1e-14)
+    np.testing.assert_array_equal(
+        balancing_units(jnp.zeros((2, 2))), np.ones(2)
+    )  # there is nothing to measure

@@ -216,7 +216,8 @@ def balancing_units(a: Array) -> Array:
     for _ in range(_ROUNDS):
         largest = jnp.max(size / (unit[:, None] * unit), axis=1)
         unit = unit * jnp.where(largest > 0, jnp.sqrt(largest), 1.0)
-    return unit * jnp.sqrt(jnp.max(size / (unit[:, None] * unit)))
+    largest = jnp.max(size / (unit[:, None] * unit))
+    return unit * jnp.where(largest > 0, jnp.sqrt(largest), 1.0)
 
 
 _ROUNDS = 5
