@@ -7,9 +7,11 @@ import pytest
 from scipy import linalg
 
 from dalembert.numerics import (
+    balancing_units,
     inverse_square_root,
     matmul,
     matvec,
+    negative_eigenvalues,
     null_space,
     skew_solution,
     solve,
@@ -171,3 +173,44 @@ def test_a_skew_solution_that_the_iteration_does_not_reach_is_no_number(random):
     h = jnp.diag(jnp.array([1e-3, 1.0, 1.0, 1.0, 40.0, 900.0]))
     right = random.normal(size=(6, 6))
     assert np.all(np.isnan(skew_solution(h, jnp.asarray(right - right.T))))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 12])
+def test_negative_eigenvalues(n, random):
+    """The number is that of eigvalsh, also where pivots without C vanish: for zero diagonals and null directions."""
+    made = []
+    for k in range(40):
+        basis = random.normal(size=(n, n))
+        signs = np.where(random.uniform(size=n) < 0.5, -1.0, 1.0)
+        a = basis @ np.diag(signs) @ basis.T
+        if k % 2 and n > 1:
+            np.fill_diagonal(a, 0.0)
+        made.append(a)
+    made += [np.fliplr(np.eye(n)) * scale for scale in (1e-8, 1.0, -1e8)] + [np.eye(n), -np.eye(n)]
+    for a in made:
+        values = np.linalg.eigvalsh(a)
+        if np.min(np.abs(values)) > 1e-6 * np.max(
+            np.abs(values)
+        ):  # otherwise the sign is a matter of rounding
+            assert negative_eigenvalues(jnp.asarray(a)) == np.sum(values < 0)
+
+
+def test_balancing_units(random):
+    """They follow units of the coordinates, and no entry exceeds one in them."""
+    for _ in range(20):
+        a = random.normal(size=(4, 4))
+        a = a + a.T
+        scale = 10.0 ** random.uniform(-6, 6, 4)
+        for matrix in (a, a * np.outer(scale, scale)):
+            unit = np.asarray(balancing_units(jnp.asarray(matrix)))
+            largest = np.max(np.abs(matrix) / np.outer(unit, unit), axis=1)
+            assert np.max(largest) <= 1 + 1e-14
+            # Five rounds leave the 32nd root of the imbalance of 1e24 at most.
+            assert np.min(largest) > 0.1
+    diagonal = np.diag([1e-6, -4.0, 9e8])
+    np.testing.assert_allclose(balancing_units(jnp.asarray(diagonal)), [1e-3, 2.0, 3e4], rtol=1e-14)
+    swapped = np.array([[0.0, 5.0], [5.0, 0.0]])
+    np.testing.assert_allclose(balancing_units(jnp.asarray(swapped)), np.sqrt([5.0, 5.0]), rtol=1e-14)
+    np.testing.assert_array_equal(
+        balancing_units(jnp.zeros((2, 2))), np.ones(2)
+    )  # there is nothing to measure

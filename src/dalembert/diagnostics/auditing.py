@@ -44,6 +44,7 @@ from dalembert.model import (
     as_arrays,
     check_system,
     independent_rows,
+    kinetic_size,
     lower,
     moving_energy,
     total_energy,
@@ -83,8 +84,8 @@ class Audit:
     """The largest defect of a step, the step back and a second reversal. It is not defined, and NaN, where v -> -v
     does not reverse the exact motion (affine constraints, friction) and for methods whose steps differ in size."""
     volume: Volume | None
-    """The change of volume in phase space; None for methods whose steps differ in size, and for constraints that are
-    not linear in the velocity."""
+    """The change of volume in phase space; None for methods whose steps differ in size, for constraints that are not
+    linear in the velocity, and for indefinite metrics."""
     integrals: dict[str, Drift]
     """The verdict on each quantity that the exact motion conserves, by name."""
     laws: DiscreteLaws | None = None
@@ -614,7 +615,7 @@ def _audit(about: Subject, method: Method, steps: int, window: float) -> Audit:
         if Trait.AFFINE in sol.traits or method.variable_step or not _turns_back(system, q, u)
         else float(np.max(np.nan_to_num(reversibility_defect(system, method, h, q, u), nan=np.inf))),
         volume=None
-        if method.variable_step or Trait.NONLINEAR in sol.traits
+        if method.variable_step or not sol.traits.isdisjoint((Trait.NONLINEAR, Trait.INDEFINITE))
         else volume_along(sol, on_constraint),
         integrals=_integrals(about, sol, window, on_constraint),
         laws=discrete_laws(system, method, h, q, u),
@@ -693,19 +694,21 @@ def _resonance(about: Subject, sol: Trajectory) -> tuple[float, float] | None:
 
 
 def _parts(m: Mechanics, q: Array, v: Array) -> Array:
-    """Kinetic and potential energy."""
+    """Kinetic and potential energy, and the size of the terms of the former."""
     potential = m.potential(q)
-    return jnp.stack([total_energy(m, q, v) - potential, potential])
+    return jnp.stack([total_energy(m, q, v) - potential, potential, kinetic_size(m, q, v)])
 
 
 def _passenger_parts(coupled: CoupledSystem, q: Array, v: Array) -> Array:
     potential = coupled.passenger_potential(coupled.rest(q))
-    return jnp.stack([coupled.passenger_energy(q, v) - potential, potential])
+    kinetic = coupled.passenger_energy(q, v) - potential
+    return jnp.stack([kinetic, potential, kinetic])
 
 
 def _driver_parts(coupled: CoupledSystem, q: Array, v: Array) -> Array:
     potential = coupled.driver_potential(q[coupled.index])
-    return jnp.stack([coupled.driver_energy(q, v) - potential, potential])
+    kinetic = coupled.driver_energy(q, v) - potential
+    return jnp.stack([kinetic, potential, kinetic])
 
 
 def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bool) -> dict[str, Drift]:
@@ -726,8 +729,8 @@ def _integrals(about: Subject, sol: Trajectory, window: float, on_constraint: bo
             size = float(np.max(np.abs(sol.energy())))
             found["energy (own)"] = judged(sol.t[1:], np.asarray(sol.energy(full=True)[1:]), window, size)
         for label, v in velocities:
-            kinetic, potential = over_rows(parts)(shared, sol.q, v).T
-            size = float(np.nanmax(kinetic) + np.nanmax(np.abs(potential - potential[0])))
+            kinetic, potential, terms = over_rows(parts)(shared, sol.q, v).T
+            size = float(np.nanmax(terms) + np.nanmax(np.abs(potential - potential[0])))
             found[label] = judged(sol.t, kinetic + potential, window, size)
     if about.latitude is not None:
         t, values = about.latitude.along(sol)

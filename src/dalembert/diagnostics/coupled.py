@@ -86,6 +86,8 @@ class CoupledSystem(eqx.Module):
             raise ValueError(
                 f"{name} is not a coupled system: its constraints are not linear in the velocity"
             )
+        if Trait.INDEFINITE in m.traits:
+            raise ValueError(f"{name} is not a coupled system: it declares an indefinite metric")
         q = np.asarray(system.start()[0] if q is None else q, float)
         system = as_arrays(independent_rows(system, q))
         m = lower(system)

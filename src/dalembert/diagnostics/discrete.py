@@ -25,11 +25,12 @@ from dalembert.model import (
     Trait,
     along_surface,
     as_arrays,
+    kinetic_size,
     lower,
     nearest_velocity,
     total_energy,
 )
-from dalembert.numerics import Vectors, jit_fast_compile, matvec, solve_spd
+from dalembert.numerics import Vectors, jit_fast_compile, matvec
 
 
 class DiscreteLaws(NamedTuple):
@@ -96,16 +97,15 @@ def _flight_energy(shared: Any, q: Array, u: Array) -> Array:
     system, method, h = shared
     q1, plus, _ = method.free_step(system, q, u, h)
     before = total_energy(system, q, u)
-    kinetic = before - system.potential(q)
-    return (total_energy(system, q1, along_surface(system, q1, plus)) - before) / (
-        kinetic + jnp.finfo(q.dtype).tiny
-    )
+    size = kinetic_size(system, q, u) + jnp.finfo(q.dtype).tiny
+    return (total_energy(system, q1, along_surface(system, q1, plus)) - before) / size
 
 
 def flight_energy(
     system: System, method: Method, h: float, q: Vectors, u: Vectors
 ) -> Float[np.ndarray, " rows"]:
-    """H(q1, p^+) - H(q, p^-) of the flight from each row, relative to the kinetic energy.
+    """H(q1, p^+) - H(q, p^-) of the flight from each row, relative to the kinetic energy (if the metric is indefinite,
+    to the size of its terms).
 
     The reflection at the end of a flight keeps the energy, so a GNI keeps it exactly if and only if this vanishes;
     the bi-invariant metrics of [ferraro2008] Theorem 1 are one case of several.
@@ -140,7 +140,7 @@ def _phase_step(shared: Any, q: Array, z: Array) -> tuple[Array, Array, Array, A
     system, method, h = shared
     n = z.shape[0] // 2
     near = system.space.displaced(q, z[:n])
-    u = velocity(system, near, z[n:], solve_spd(system.metric(near), z[n:]))
+    u = velocity(system, near, z[n:], system.solved(system.metric(near), z[n:]))
     q1, plus, _ = method.free_step(system, near, u, h)
     _, own = method.reflect(system, q1, plus)
     return near, q1, plus, momentum(system, q1, own)

@@ -192,6 +192,7 @@ def _completed(m: Mechanics, names: tuple[str, ...], q: np.ndarray, rates: dict[
             f"rates completes a velocity for linear constraints, but {m.label} gives nonlinear(q, v); give v0, and the "
             "nearest velocity that it allows is found"
         )
+    m.refuse_indefinite("rates, which the velocity of least kinetic energy completes,")
     given = np.array([real_numbers(f"rates[{n!r}]", x, 1, (n,)) for n, x in rates.items()], float).reshape(-1)
     mass, a, b = (np.asarray(x) for x in _parts(m, q))
     fixed = np.eye(len(names))[[names.index(n) for n in rates]]

@@ -155,6 +155,7 @@ def modified_field(system: System, method: Method, h: float | None = None) -> Mo
         raise ValueError(f"h must be one positive number, got {h!r}")
     method.check(system)
     m = lower(as_arrays(system))
+    m.refuse_indefinite("the error estimate of a modified field")
     if Trait.TIMED in m.traits and method.variable_step:
         raise ValueError(
             f"{method.cli_name} chooses its steps by the energy, which {m.label} does not conserve because it depends "

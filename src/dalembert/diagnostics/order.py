@@ -19,7 +19,7 @@ from dalembert.model import (
     lower,
     nearest_start,
 )
-from dalembert.numerics import Vector, solve_spd
+from dalembert.numerics import Vector
 from dalembert.simulation import SimulationError, ensemble, simulate
 
 # The rounding of a few hundred steps and of the reference, relative to the size of the motion.
@@ -186,8 +186,8 @@ class Terms(NamedTuple):
 
 def _parts(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array, Array]:
     mass = m.metric(q)
-    pull = along_allowed(m, q, v, -solve_spd(mass, m.potential_gradient(q)))
-    push = along_allowed(m, q, v, solve_spd(mass, m.forces(q, v)))
+    pull = along_allowed(m, q, v, -m.solved(mass, m.potential_gradient(q)))
+    push = along_allowed(m, q, v, m.solved(mass, m.forces(q, v)))
     return pull, acceleration(m, q, v)[0] - pull - push, push
 
 

@@ -43,11 +43,12 @@ class Parasitic(NamedTuple):
 def _normal(system: System, t: Array, q: Array, u: Array) -> Array:
     """The components of u along an orthonormal basis of the complement of D, made from the one-forms in order.
 
-    For affine constraints they measure how far u is from the allowed velocities.
+    For affine constraints they measure how far u is from the allowed velocities. If the metric is indefinite, the basis
+    is orthonormal in its units.
     """
     m = lower(system).at(t)
     a = m.forms(q, u)
-    gram = a @ jnp.linalg.solve(m.metric(q), a.T)
+    gram = a @ jnp.linalg.solve(m.measure(m.metric(q)), a.T)
     return jnp.linalg.solve(jnp.linalg.cholesky(gram), a @ u - m.levels(q, u))
 
 

@@ -100,7 +100,7 @@ def check_projector_metric(method: Any, system: System, q0: Any, v0: Any, t0: An
             if k == 0:
                 raise ValueError(f"{what} is NaN or infinite {where}:\n{metric}")
             continue  # far from the start, functions may be undefined; a run that goes there fails there
-        if not is_symmetric(metric):
+        if not is_symmetric(metric, metric):
             raise ValueError(f"{what} is not symmetric {where}:\n{metric}")
         scaled = metric / np.outer(units(metric), units(metric))
         smallest = np.linalg.eigvalsh(scaled)[0]

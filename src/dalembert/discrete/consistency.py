@@ -12,7 +12,7 @@ from dalembert.discrete.constraints import DiscreteConstraint, constraint_value
 from dalembert.discrete.lagrangians import DiscreteLagrangian
 from dalembert.model import Mechanics, System, Trait, as_arrays, lower, nearest_velocity
 from dalembert.model.geometry import free_acceleration
-from dalembert.numerics import extrapolated_step, jit_fast_compile, matvec, solve, solve_spd
+from dalembert.numerics import extrapolated_step, jit_fast_compile, matvec, solve
 
 # A ladder of steps, each half the previous one: from a step that moves by the size of the coordinates down to one that
 # moves by the square root of rounding, even in units that make the coordinates small.
@@ -35,6 +35,7 @@ class States(NamedTuple):
     h: Any
     """Step sizes, shape (S, K), in decreasing order."""
     mass: Any
+    """The matrices that measure velocities: the mass matrices, unless the metric is indefinite."""
 
 
 def is_own(rule: Any) -> bool:
@@ -70,15 +71,16 @@ def check_rules(
 
 @jit_fast_compile
 def _sampled(m: Mechanics, t: Array, q: Array, v: Array, shifts: Array, kicks: Array):
-    """Times and configurations around q, their mass matrices, and the sizes of v and of the acceleration."""
+    """Times and configurations around q, the matrices that measure velocities there, and the sizes of v and of the
+    acceleration."""
 
     def length(x):
-        return jnp.sqrt(jnp.sum(x * matvec(m.at(t).metric(q), x)))
+        return jnp.sqrt(jnp.sum(x * matvec(m.at(t).measure(m.at(t).metric(q)), x)))
 
     places = jax.vmap(lambda x: m.space.displaced(q, x))(shifts)
     times = t + 0.31 * jnp.arange(len(shifts)) * (Trait.TIMED in m.traits)
-    masses = jax.vmap(lambda t, q: m.at(t).metric(q))(times, places)
-    falling = length(solve_spd(m.at(t).metric(q), m.at(t).potential_gradient(q)))
+    masses = jax.vmap(lambda t, q: m.at(t).measure(m.at(t).metric(q)))(times, places)
+    falling = length(m.solved(m.at(t).metric(q), m.at(t).potential_gradient(q)))
     return times, places, masses, jnp.stack([length(v), falling, length(jnp.ones_like(v))])
 
 
@@ -200,7 +202,7 @@ def _violations(m: Mechanics, constraint: Any, t: Array, q: Array, u: Array, h: 
 
     def correct(_, w):
         found, slope = both(value, w)
-        z = solve_spd(mass, slope.T)
+        z = m.solved(mass, slope.T)
         return w - matvec(z, solve(slope @ z, found))
 
     w = _step(here, constraint, q, v, h)[1]

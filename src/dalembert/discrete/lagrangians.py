@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from dalembert.model import Mechanics, SpaceTime, System, Trait, as_arrays, lower, shape_of
-from dalembert.numerics import Recent, Renamed, current, kind_of, newton, solve_spd, unit_rounding
+from dalembert.numerics import Recent, Renamed, current, kind_of, newton, unit_rounding
 
 
 def plain(x: Any) -> Any:
@@ -366,7 +366,7 @@ class Gauss(DiscreteLagrangian):
 
         if not inner:
             return action(jnp.zeros((0,), q0.dtype), q0, q1, u)
-        fall = h * solve_spd(m.metric(q0), m.potential_gradient(q0))
+        fall = h * m.solved(m.metric(q0), m.potential_gradient(q0))
         resolved = unit_rounding(q0.dtype) * jnp.sum(jnp.abs(q0)) / jnp.abs(h)
         natural = jnp.sum(jnp.abs(u)) + jnp.sum(jnp.abs(fall)) + resolved + jnp.finfo(q0.dtype).tiny
         z, info = newton(

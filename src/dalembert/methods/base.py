@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dalembert.model import Mechanics, System, Trait, lower
-from dalembert.numerics import Renamed, diagonal, matmul, matvec, newton, solve, solve_spd, unit_rounding
+from dalembert.numerics import Renamed, diagonal, matmul, matvec, newton, solve, unit_rounding
 
 
 class Status(enum.Enum):
@@ -37,6 +37,10 @@ class Status(enum.Enum):
     OTHER_COMPLEMENT = (
         "the metric of the method's projectors is not symmetric here, or its complement of D is not that of the "
         "kinetic metric"
+    )
+    SIGNATURE = "the mass matrix at the start does not have the signature that the system declares"
+    DEGENERATE = (
+        "the indefinite metric becomes degenerate, to half of the digits, on all or on the allowed velocities"
     )
 
     @property
@@ -80,6 +84,9 @@ _REMEDIES = {
     Status.OFF_PAIR: _EXACTLY,
     Status.OTHER_COMPLEMENT: "start a run near here, outside of jax.jit and jax.grad; its error says by which angle "
     "the complements differ. Leave the metric out, or give one that is right everywhere",
+    Status.SIGNATURE: _EXACTLY,
+    Status.DEGENERATE: "start elsewhere, or change the constraints: near here an allowed velocity is orthogonal to all "
+    "allowed velocities, so that the reactions are not determined",
 }
 
 
@@ -350,8 +357,8 @@ def nearly_solved(
         return None
     m, q, h, mass, rows, scale = jax.lax.stop_gradient((m, state.q, h, mass, rows, scale))
     n = mass.shape[0]
-    stiff = jnp.eye(n, dtype=mass.dtype) + share * h * h * solve_spd(mass, m.potential_hessian(q))
-    made = solve(stiff, solve_spd(mass, rows.T))
+    stiff = jnp.eye(n, dtype=mass.dtype) + share * h * h * m.solved(mass, m.potential_hessian(q))
+    made = solve(stiff, m.solved(mass, rows.T))
     gram = matmul(rows, made)
 
     def nearly(residual: Array) -> Array:

@@ -56,7 +56,6 @@ from dalembert.numerics import (
     matvec,
     newton,
     solve,
-    solve_spd,
 )
 
 STARTS = ("half-kick", "momentum", "exact")
@@ -69,6 +68,8 @@ _KINETIC_ALONE = {
     "metric",
     Trait.GENERAL_LAGRANGIAN: "its Lagrangian is not kinetic minus potential energy, so that no kinetic metric belongs "
     "to q alone, and complements of D cannot be compared",
+    Trait.INDEFINITE: "its kinetic metric is indefinite, so that there are no angles by which complements of D could be "
+    "compared",
 }
 """Why systems with some traits need the projectors of the kinetic metric."""
 
@@ -124,7 +125,7 @@ class Reflecting(Method):
         default=None, static=True, kw_only=True, converter=_as_metric
     )
     any_complement: bool = eqx.field(default=False, static=True, kw_only=True)
-    supports = Method.supports | {Trait.VARYING_MASS}
+    supports = Method.supports | {Trait.VARYING_MASS, Trait.INDEFINITE}
 
     def __check_init__(self):
         name = type(self).__name__
@@ -317,18 +318,24 @@ class Reflecting(Method):
         first, last = float(np.max(sizes[:3])), float(sizes[3])
         if not last > max(10 * first, _LOUD * np.nanmax(speed)):
             return []
+        m = lower(trajectory.system)
+        others = (
+            "FrameGradient()"
+            if Trait.INDEFINITE not in m.traits
+            else self.others(m, lambda x: not x.parasitic)
+        )
         return [
             f"the parasitic mode of {self.cli_name} has grown from {first:.1e} to {last:.1e} (velocity normal to "
             f"the constraint, changing sign every step) and matters from t = {since:.6g}: the motion is wrong from "
             "there on, although its energy may look right. Use restart_every=20 (:restart=20 on the command line), or "
-            "FrameGradient()"
+            f"{others}"
         ]
 
 
 def _alternating(m: Mechanics, q: Array, v: Array, u: Array, h: Array) -> Array:
-    """The kinetic length of the part of the own velocity that is neither v nor half a kick."""
+    """The length of the part of the own velocity that is neither v nor half a kick, as the metric measures it."""
     extra = u - half_kick(m, q, v, h)
-    return jnp.sqrt(jnp.sum(extra * matvec(m.metric(q), extra)))
+    return jnp.sqrt(jnp.sum(extra * matvec(m.measure(m.metric(q)), extra)))
 
 
 @compiled
@@ -337,7 +344,8 @@ def _amplitudes(m: Mechanics, t: Array, q: Array, v: Array, u: Array, h: Array) 
 
 
 def parasitic_amplitude(trajectory: Any, rows: Any = slice(None)) -> np.ndarray:
-    """The size of the parasitic mode at rows of a run by a method on TQ: the kinetic length of u - v - half a kick.
+    """The size of the parasitic mode at rows of a run by a method on TQ: the kinetic length of u - v - half a kick, or
+    its length in the units of the metric if that is indefinite.
 
     The half kick (h/2) M^-1 A^T lam uses the exact multipliers, so that only the mode and O(h^3) remain.
     """
@@ -386,14 +394,18 @@ class GNI(Reflecting):
     def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The traits that a system may have; fewer with a metric of the user's own."""
         own = Reflecting.supports | {Trait.AFFINE, Trait.TIMED}
-        return own if self.metric is not None else own | {Trait.HOLONOMIC, Trait.GENERAL_LAGRANGIAN}
+        return (
+            own - {Trait.INDEFINITE}
+            if self.metric is not None
+            else own | {Trait.HOLONOMIC, Trait.GENERAL_LAGRANGIAN}
+        )
 
     def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         mass = mass_at(m, q, u)
         p = momentum(m, q, u)
 
         def equations(w):
-            return solve_spd(
+            return m.solved(
                 mass, -partial_derivatives(self.discrete_lagrangian, m, q, q + h * w, w, h)[0] - p
             )
 
@@ -405,7 +417,9 @@ class GNI(Reflecting):
         else:
             state, none = State(q, u), jnp.zeros((0, len(u)), u.dtype)
             nearly = nearly_solved(m, state, h, mass, none, share=self.discrete_lagrangian.stiffness)
-            w, report = solve_velocity(equations, u, state, h, jnp.zeros_like(u), mass, nearly=nearly)
+            w, report = solve_velocity(
+                equations, u, state, h, jnp.zeros_like(u), m.measure(mass), nearly=nearly
+            )
         q1 = q + h * w
         arriving = partial_derivatives(self.discrete_lagrangian, m, q, q1, w, h)[1]
         return q1, velocity(m.later(h), q1, arriving, w), report
@@ -415,8 +429,8 @@ class GNI(Reflecting):
     ) -> tuple[Array, Report]:
         """The velocity w of the flight that ends with c = 0: equations(w) = M^-1 dc(q)^T mu."""
         n, mass, there, state = u.shape[0], mass_at(m, q, u), m.later(h), State(q, u)
-        z = solve_spd(mass, m.slopes(q).T)
-        nothing, fall = jnp.zeros(z.shape[1], q.dtype), h * solve_spd(mass, m.potential_gradient(q))
+        z = m.solved(mass, m.slopes(q).T)
+        nothing, fall = jnp.zeros(z.shape[1], q.dtype), h * m.solved(mass, m.potential_gradient(q))
         if is_syntactically_constant(slope, u):
             matrix = slope(u)
             free, reach = u - solve(matrix, equations(u)), solve(matrix, z)
@@ -516,23 +530,23 @@ class LieGNI(Reflecting):
     """
 
     retraction: OnGroup = eqx.field(default=Retraction("exp"), converter=_as_rule)
-    supports = frozenset({Trait.GROUP})
+    supports = frozenset({Trait.GROUP, Trait.INDEFINITE})
 
     def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         group, rule = m.space, self.retraction
         mass = m.metric(q)
         p = matvec(mass, u) - 0.5 * h * pull(m, q)
-        guess = solve_spd(mass, p)
+        guess = m.solved(mass, p)
 
         def equations(xi):
-            return solve_spd(mass, rule.increment_momentum(m, xi, h) - p)
+            return m.solved(mass, rule.increment_momentum(m, xi, h) - p)
 
         size = jnp.sum(jnp.abs(guess)) + jnp.finfo(q.dtype).tiny
         xi, info = newton(equations, guess, 1 / size, noise=rule.rounding(h) / size)
         w = rule.increment(m, xi, h)
         q1 = group.restore(group.multiply(q, w))
         arriving = coadjoint(group, w, p) - 0.5 * h * pull(m, q1)
-        return q1, solve_spd(mass, arriving), Report(*info)
+        return q1, m.solved(mass, arriving), Report(*info)
 
     @property
     def rule(self) -> DiscreteLagrangian:
@@ -580,7 +594,9 @@ def keeps_energy(m: Mechanics, rule: OnGroup) -> bool:
     for x in directions:
         p = rule.increment_momentum(m, x, h)
         after = coadjoint(group, rule.increment(m, x, h), p)
-        before, after = (jnp.sum(y * solve(inertia, y)) for y in (p, after))
-        if not abs(after - before) <= 1e-12 * before:
+        before, after = (y * solve(inertia, y) for y in (p, after))
+        # Rounding is relative to the terms, which cancel if the metric is indefinite.
+        size = jnp.sum(jnp.abs(before)) + jnp.sum(jnp.abs(after))
+        if not abs(jnp.sum(after) - jnp.sum(before)) <= 1e-12 * size:
             return False
     return True

@@ -10,12 +10,12 @@ from dalembert.methods.base import Claims, Method, Report, State
 from dalembert.model import (
     Mechanics,
     System,
+    Trait,
     acceleration,
     multipliers,
     project,
     reaction,
 )
-from dalembert.numerics import solve_spd
 
 STARTS = ("half-kick", "momentum")
 
@@ -28,7 +28,7 @@ class LeapFrogMemory(NamedTuple):
 
 
 def _pull(m: Mechanics, q: Array) -> Array:
-    return solve_spd(m.metric(q), m.potential_gradient(q))
+    return m.solved(m.metric(q), m.potential_gradient(q))
 
 
 class LeapFrog(Method):
@@ -45,6 +45,7 @@ class LeapFrog(Method):
     Erratum: the printed A(q_1/2) must be A(q0), and lam0 is the lam1 of the previous step.
     """
 
+    supports = Method.supports | {Trait.INDEFINITE}
     parasitic = True
     start: Literal["half-kick", "momentum"] = eqx.field(default="half-kick", static=True)
 

@@ -57,7 +57,7 @@ def mass_at(m: Mechanics, q: Array, v: Array) -> Array:
 def velocity(m: Mechanics, q: Array, p: Array, guess: Array) -> Array:
     """The velocity near `guess` whose momentum is p; NaN if none is found."""
     if not is_general(m):
-        return solve_spd(m.metric(q), p)
+        return m.solved(m.metric(q), p)
     mass = m.hessian(q, guess)
     found, info = newton(lambda v: solve_spd(mass, m.momentum(q, v) - p), guess, 1 / _size(mass, guess, p))
     return jnp.where(info.converged, found, jnp.nan)

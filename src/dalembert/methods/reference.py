@@ -35,6 +35,7 @@ class Reference(Method):
         Trait.GENERAL_LAGRANGIAN,
         Trait.HOLONOMIC,
         Trait.NONLINEAR,
+        Trait.INDEFINITE,
     }
     native = False
 

@@ -67,6 +67,7 @@ class Taylor(Method):
         Trait.GENERAL_LAGRANGIAN,
         Trait.HOLONOMIC,
         Trait.NONLINEAR,
+        Trait.INDEFINITE,
     }
 
     def __check_init__(self):
@@ -122,7 +123,8 @@ class Taylor(Method):
         """The series from a state."""
         n = state.q.shape[0]
         found = taylor_series(functools.partial(_field, m), _packed(m, state), self.order)[:, : _size(m)]
-        weights = jnp.sqrt(diagonal(m.at(state.t).metric(state.q)))
+        here = m.at(state.t)
+        weights = jnp.sqrt(diagonal(here.measure(here.metric(state.q))))
         sizes = jnp.sum(weights * jnp.abs(found[:, n:]), axis=1)
         length = self._length(sizes)
         if Trait.GROUP in m.traits:

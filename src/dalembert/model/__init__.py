@@ -8,6 +8,7 @@ from dalembert.model import scene
 from dalembert.model.build import system
 from dalembert.model.checks import (
     MOST_TURNS,
+    SINGULAR,
     check_start,
     check_turns,
     off_surface,
@@ -21,6 +22,7 @@ from dalembert.model.geometry import (
     along_allowed,
     along_surface,
     frame_rotation,
+    kinetic_size,
     moving_energy,
     multipliers,
     nearest_allowed,
@@ -44,6 +46,7 @@ from dalembert.model.geometry import (
 from dalembert.model.group_system import Chart, GroupSystem
 from dalembert.model.naming import from_module, kind_from_module, raised, wrong
 from dalembert.model.redundancy import (
+    DEPENDENT,
     independent_rows,
     least_norm,
     left_out,
@@ -72,7 +75,9 @@ from dalembert.model.systems import Kept, Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
 
 __all__ = [
+    "DEPENDENT",
     "MOST_TURNS",
+    "SINGULAR",
     "TOLERANCE",
     "Chart",
     "Group",
@@ -100,6 +105,7 @@ __all__ = [
     "is_linear_momentum",
     "is_symmetric",
     "kind_from_module",
+    "kinetic_size",
     "least_norm",
     "left_out",
     "lower",

@@ -29,13 +29,15 @@ def system(
     parameters: Mapping[str, Any] | None = None,
     units: tuple[str, ...] = (),
     angles: tuple[str, ...] = (),
+    signature: tuple[int, int] | None = None,
     name: str = "System",
     rheonomic: bool = False,
 ) -> System:
     """A system made from plain functions of q (and v).
 
     With `rheonomic=True` the functions take t, q (and v), and the system is a RheonomicSystem. `scene` is a function
-    of (t, q) that says what the system looks like; see `dalembert.scene`.
+    of (t, q) that says what the system looks like; see `dalembert.scene`. A mass matrix that is meant to be indefinite
+    needs its `signature`, the numbers of its positive and of its negative eigenvalues.
 
     With `parameters`, a mapping of numbers or arrays, each function takes that mapping as an additional last argument:
     `lagrangian(q, v, p)`. These parameters can be changed, differentiated and batched without compiling again;
@@ -71,6 +73,7 @@ def system(
         **given,
         "units": tuple(units) if isinstance(units, list) else units,
         "angles": tuple(angles) if isinstance(angles, list) else angles,
+        "signature": tuple(signature) if isinstance(signature, list) else signature,
         "name": name,
         "rheonomic": rheonomic,
     }
@@ -93,7 +96,7 @@ def _class(arguments: Mapping[str, Any], has_parameters: bool) -> type:
     kind = repr((hooks, has_parameters, [x for key, x in arguments.items() if key not in hooks]))
     if kind not in _classes:
         body: dict[str, Any] = {
-            **{key: arguments[key] for key in ("coordinates", "units", "angles")},
+            **{key: arguments[key] for key in ("coordinates", "units", "angles", "signature")},
             **{key: _method(key, has_parameters) for key in hooks},
             "recipe": eqx.field(static=True, repr=False),
             "__annotations__": {"recipe": Recipe} | ({"parameters": dict} if has_parameters else {}),

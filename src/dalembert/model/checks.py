@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dalembert.model.redundancy import DEPENDENT, dependent, independent_rows, relative_sizes
@@ -23,6 +24,7 @@ from dalembert.model.sampling import (
 from dalembert.model.sampling import sample as sample_of
 from dalembert.model.systems import Mechanics, System, as_arrays, lower
 from dalembert.model.traits import Trait
+from dalembert.numerics import balancing_units
 
 
 def _at(q: np.ndarray, system: Mechanics) -> str:
@@ -56,12 +58,13 @@ def check_start(
     _check_element(m, sample.defect)
     _check_lagrangian(m, q, sample)
     _check_positions(m, q, sample)
-    if np.all(np.isfinite(sample.annihilator)) and dependent(sample.annihilator / units(sample.mass)):
+    if np.all(np.isfinite(sample.annihilator)) and dependent(sample.annihilator / units(sample.measure)):
         fewer = independent_rows(system, q, t0, v)
         if fewer is not system:
             return check_start(fewer, q, v, call, t0)
     _check_rank_of_positions(m, q, sample)
     _check_constraints(m, q, v, sample)
+    _check_nondegenerate(m, q, sample)
     _check_angles(m, sample)
     for name, normal in sample.sections.items():
         if not normal <= TOLERANCE:
@@ -129,28 +132,78 @@ def _check_lagrangian(system: Mechanics, q: np.ndarray, sample: Sample) -> None:
             raise ValueError(f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}): {value}")
     # Scaling to unit diagonal: units as different as kilograms and grams then neither look singular nor hide anything.
     for k, matrix in enumerate(sample.around["mass"]):
-        if not is_symmetric(matrix):
+        if not is_symmetric(matrix, sample.around["measure"][k]):
             where = f"at ({_at(q, system)})" if k == 0 else "at a configuration near the start"
             raise ValueError(f"{label}: the mass matrix is not symmetric {where}:\n{matrix}")
+    if Trait.INDEFINITE in system.traits:
+        return _check_signature(system, q, mass, sample.measure)
     scaled = mass / np.outer(units(mass), units(mass))
     smallest = np.linalg.eigvalsh(mass)[0]
     if np.linalg.eigvalsh(scaled)[0] <= 1e-13 or np.any(np.diag(mass) <= 0):
         raise ValueError(
             f"{label}: the mass matrix must be positive definite; its smallest eigenvalue at "
             f"({_at(q, system)}) is {smallest:.3g}. Check that masses and moments of inertia are positive"
-            f"{_of_indefinite(scaled)}"
+            f"{_how_to_declare(system, mass)}"
         )
 
 
-def _of_indefinite(scaled: np.ndarray) -> str:
-    """Why a metric that is only nondegenerate is refused, too; empty if the matrix is not of this kind."""
-    values = np.linalg.eigvalsh(scaled)
-    if not values[0] < 0 < values[-1] or np.min(np.abs(values)) <= 1e-13:
+def _in_units(mass: np.ndarray) -> np.ndarray:
+    """The eigenvalues of a nondegenerate mass matrix in the units in which no entry exceeds one."""
+    unit = np.asarray(balancing_units(jnp.asarray(mass)))
+    return np.linalg.eigvalsh(mass / np.outer(unit, unit))
+
+
+def _how_to_declare(system: Mechanics, mass: np.ndarray) -> str:
+    """How to say that a mass matrix is meant to be indefinite; empty if it is degenerate."""
+    values = _in_units(mass)
+    if not np.min(np.abs(values)) > SINGULAR:
         return ""
+    found = int(np.sum(values > 0)), int(np.sum(values < 0))
     return (
-        ". A pseudo-Riemannian metric is refused too: laws such as the energy of LieGNI for bi-invariant metrics need "
-        "only that it is nondegenerate on all velocities and on D, but the solvers of the library measure velocities "
-        "by their kinetic energy"
+        f". If the metric is meant to be indefinite (pseudo-Riemannian), declare how many of its eigenvalues are "
+        f"positive and how many negative: signature = {found} in the class {system.class_name}, or in da.system(...)"
+    )
+
+
+SINGULAR = 1e-13
+"""An indefinite metric whose smallest eigenvalue is below this, in units of its entries, is degenerate to rounding."""
+
+
+def _check_signature(system: Mechanics, q: np.ndarray, mass: np.ndarray, measure: np.ndarray) -> None:
+    """Checks that an indefinite mass matrix has the eigenvalues that the system declares, and none near zero."""
+    values = np.linalg.eigvalsh(mass / np.outer(units(measure), units(measure)))
+    if not np.min(np.abs(values)) > SINGULAR:
+        raise ValueError(
+            f"{system.label}: the mass matrix is degenerate at ({_at(q, system)}): in units of its entries an "
+            f"eigenvalue is {values[np.argmin(np.abs(values))]:.3g}. An indefinite metric must be nondegenerate"
+        )
+    found, wanted = (int(np.sum(values > 0)), int(np.sum(values < 0))), system.signature
+    if found != wanted:
+        raise ValueError(
+            f"{system.label} declares signature = {wanted}, but its mass matrix has {found[0]} positive and "
+            f"{found[1]} negative eigenvalues at ({_at(q, system)}). Correct the signature, or the signs of masses"
+        )
+
+
+def _check_nondegenerate(system: Mechanics, q: np.ndarray, sample: Sample) -> None:
+    """Checks that an indefinite metric is nondegenerate on D at the start: otherwise an allowed velocity is orthogonal
+    to all of D, and no projector belongs to D."""
+    if Trait.INDEFINITE not in system.traits or not system.constrained:
+        return
+    unit = units(sample.measure)
+    given = sample.given["frame" if system.framed else "constraints"]
+    if system.framed:
+        basis = np.linalg.qr(given * unit[:, None])[0]
+    else:
+        basis = np.linalg.qr((given / unit).T, mode="complete")[0][:, len(given) :]
+    values, vectors = np.linalg.eigh(basis.T @ (sample.mass / np.outer(unit, unit)) @ basis)
+    if np.min(np.abs(values)) > DEPENDENT:
+        return
+    null = basis @ vectors[:, np.argmin(np.abs(values))] / unit
+    raise ValueError(
+        f"{system.label}: the metric is degenerate on the allowed velocities, to half of the digits or more, at the "
+        f"start ({_at(q, system)}): {null.tolist()} is allowed, and orthogonal to all allowed velocities and itself, "
+        "so that no projector onto them exists. Change the constraints, or start elsewhere"
     )
 
 
@@ -207,7 +260,7 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: 
             )
     if Trait.NONLINEAR in system.traits:
         _check_nonlinear(system, q, v, sample)
-    if np.any(violates(a, v, b, sample.mass)):
+    if np.any(violates(a, v, b, sample.measure)):
         z = np.linalg.solve(sample.mass, a.T)
         nearest = v - z @ np.linalg.lstsq(a @ z, a @ v - b, rcond=None)[0]
         raise ValueError(
@@ -234,7 +287,7 @@ def _check_nonlinear(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: Sa
                 f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}), v0 = {v.tolist()}: {x.tolist()}."
                 f"{vertex} Start with another velocity"
             )
-    scaled = forms / units(sample.mass)
+    scaled = forms / units(sample.measure)
     if dependent(scaled):
         sizes = relative_sizes(scaled)
         raise ValueError(
@@ -242,7 +295,7 @@ def _check_nonlinear(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: Sa
             f"(rank deficient) at the start ({_at(q, system)}), v0 = {v.tolist()}: singular values {sizes}.{vertex} "
             "Start with another velocity, or remove the constraints that follow from the others"
         )
-    if np.any(violates(forms, v, sample.offsets, sample.mass)):
+    if np.any(violates(forms, v, sample.offsets, sample.measure)):
         others = f"; A(q0) v0 = {(rows @ v).tolist()}" if len(rows) else ""
         raise ValueError(
             f"{label}: the start velocity violates the constraint: nonlinear(q0, v0) = {values.tolist()}, expected "
@@ -307,12 +360,12 @@ def off_surface(values: Any, slopes: Any, q: Any, typical: Any) -> Any:
     return ~(abs(values) <= TOLERANCE * typed + ROUNDING * typical + np.finfo(float).tiny)
 
 
-def violates(a: Any, v: Any, b: Any, mass: Any = None) -> Any:
+def violates(a: Any, v: Any, b: Any, measure: Any = None) -> Any:
     """Which one-forms v violates by more than a fraction of the terms that should cancel plus the rounding error of v.
 
     A component of v that should be zero carries the rounding errors of the others, all in units of the metric.
     """
-    unit = 1.0 if mass is None else abs(mass.diagonal()) ** 0.5 + np.finfo(float).tiny
+    unit = 1.0 if measure is None else abs(measure.diagonal()) ** 0.5 + np.finfo(float).tiny
     carried = ROUNDING * (abs(a) / unit).sum(-1) * (unit * abs(v)).max(initial=0.0)
     return abs(a @ v - b) > TOLERANCE * (abs(a) @ abs(v) + abs(b)) + carried + np.finfo(float).tiny
 

@@ -35,7 +35,7 @@ HOOKS: dict[str, tuple[str, ...]] = {
 }
 """The functions of a system and their arguments; the functions of a RheonomicSystem take t first."""
 
-ATTRIBUTES = ("coordinates", "units", "angles", "group", "step")
+ATTRIBUTES = ("coordinates", "units", "angles", "group", "step", "signature")
 
 # The names that other tools and textbooks use for these functions.
 SYNONYMS = {
@@ -186,6 +186,7 @@ def check_system(system: System) -> None:
     unknown = [c for c in system.angles if c not in names]
     if unknown:
         raise ValueError(f"{name}: angles names {unknown[0]!r}, which is not one of the coordinates {names}")
+    _check_signature(system)
     _check_functions(system)
     m = lower(system)
     if m.given.isdisjoint(("lagrangian", "metric")):
@@ -222,6 +223,29 @@ def _check_hooks(system: System) -> None:
         function = getattr(function, "method", function)
         if hook in own and inspect.isfunction(function):
             check_arguments(kind.__name__, hook, function, system.timed)
+
+
+def _check_signature(system: System) -> None:
+    """Checks a declared signature, and that an indefinite metric comes with nothing that needs lengths."""
+    name, signature, n = system.class_name, system.signature, system.velocity_dimension
+    if signature is None:
+        return
+    whole = isinstance(signature, tuple) and all(type(x) is int and x >= 0 for x in signature)
+    if not whole or len(signature) != 2 or sum(signature) != n:
+        raise ValueError(
+            f"{name}: signature must be two whole numbers, of positive and of negative eigenvalues of the mass matrix, "
+            f"that add up to the {n} velocities, such as ({n - 1}, 1), written as a class attribute without a type; "
+            f"got {signature!r}"
+        )
+    wrong = [x for x in ("lagrangian", "holonomic", "nonlinear") if system.defines(x)]
+    if signature[1] and wrong:
+        instead = (
+            "metric(q) and potential(q)" if wrong[0] == "lagrangian" else "constraints linear in the velocity"
+        )
+        raise ValueError(
+            f"{name} declares an indefinite metric, signature = {signature}, and gives {wrong[0]}, which is supported "
+            f"for positive definite metrics alone; give {instead}"
+        )
 
 
 def _check_functions(system: System) -> None:

@@ -38,7 +38,7 @@ def nearest_velocity(system: System | Mechanics, q: Array, x: Array) -> Array:
     if Trait.NONLINEAR in m.traits:
         mass = m.metric(q)
         for _ in range(2):
-            x = x - _raised(mass, m.forms(q, x), m.violation(q, x))
+            x = x - _raised(m, mass, m.forms(q, x), m.violation(q, x))
         return x
     if Trait.AFFINE not in m.traits:
         return project(m, q, x)
@@ -53,7 +53,7 @@ def surplus(system: System | Mechanics, q: Array, x: Array) -> Array:
         return jnp.zeros_like(x)
     if m.framed:
         return x - nearest_velocity(m, q, x)
-    return _raised(m.metric(q), m.forms(q, x), m.violation(q, x))
+    return _raised(m, m.metric(q), m.forms(q, x), m.violation(q, x))
 
 
 def along_surface(system: System | Mechanics, q: Array, x: Array) -> Array:
@@ -64,7 +64,7 @@ def along_surface(system: System | Mechanics, q: Array, x: Array) -> Array:
         return x
     slopes = m.slopes(q)
     off = matvec(slopes, x)
-    return x - _raised(m.metric(q), slopes, off - m.rates(q) if Trait.AFFINE in m.traits else off)
+    return x - _raised(m, m.metric(q), slopes, off - m.rates(q) if Trait.AFFINE in m.traits else off)
 
 
 def onto_surface(system: System | Mechanics, q: Array) -> Array:
@@ -75,7 +75,7 @@ def onto_surface(system: System | Mechanics, q: Array) -> Array:
     m = lower(system)
     if Trait.HOLONOMIC not in m.traits:
         return q
-    return m.space.displaced(q, -_raised(m.metric(q), m.slopes(q), m.holonomic(q)))
+    return m.space.displaced(q, -_raised(m, m.metric(q), m.slopes(q), m.holonomic(q)))
 
 
 def nearest_configuration(system: System | Mechanics, q: Array, directions: Array | None = None) -> Array:
@@ -190,6 +190,14 @@ def total_energy(system: System | Mechanics, q: Array, v: Array) -> Array:
     return 0.5 * jnp.sum(v * matvec(m.metric(q), v)) + m.potential(q)
 
 
+def kinetic_size(system: System | Mechanics, q: Array, v: Array) -> Array:
+    """The kinetic energy; if the metric is indefinite, the size of the terms that cancel in it."""
+    m = lower(system)
+    if Trait.INDEFINITE in m.traits:
+        return 0.5 * jnp.sum(v * matvec(m.measure(m.metric(q)), v))
+    return total_energy(m, q, v) - m.potential(q)
+
+
 def oblique_projection(system: System | Mechanics, onto: Array, along: Array, x: Array) -> Array:
     """The projection of x onto D at `onto`, along the metric complement of D at `along`.
 
@@ -205,7 +213,7 @@ def oblique_projection(system: System | Mechanics, onto: Array, along: Array, x:
         return _apply(b1, inner)
     if not m.constrained:
         return x
-    z = solve_spd(m.metric(along), m.rows(along).T)
+    z = m.solved(m.metric(along), m.rows(along).T)
     a1 = m.rows(onto)
     return x - _apply(z, solve(matmul(a1, z), _apply(a1, x)))
 
@@ -217,11 +225,11 @@ def project(system: System | Mechanics, q: Array, x: Array, metric: Array | None
     if m.framed:
         b = m.frame(q)
         weights = matmul(b.T, m.metric(q) if metric is None else metric)
-        return _apply(b, solve_spd(matmul(weights, b), _apply(weights, x)))
+        return _apply(b, m.solved(matmul(weights, b), _apply(weights, x)))
     if not m.constrained:
         return x
     a = m.rows(q)
-    return x - _raised(m.metric(q) if metric is None else metric, a, _apply(a, x))
+    return x - _raised(m, m.metric(q) if metric is None else metric, a, _apply(a, x))
 
 
 def along_allowed(system: System | Mechanics, q: Array, v: Array, x: Array) -> Array:
@@ -230,12 +238,13 @@ def along_allowed(system: System | Mechanics, q: Array, v: Array, x: Array) -> A
     if Trait.NONLINEAR not in m.traits:
         return project(m, q, x)
     forms = m.forms(q, v)
-    return x - _raised(m.metric(q), forms, matvec(forms, x))
+    return x - _raised(m, m.metric(q), forms, matvec(forms, x))
 
 
 def orthonormal_frame(system: System | Mechanics, q: Array) -> Array:
     """A basis of D at q, orthonormal for the kinetic metric; it need not be continuous in q."""
     m = lower(system)
+    m.refuse_indefinite("an orthonormal frame of D")
     return orthonormal(m.frame(q), m.metric(q))
 
 
@@ -248,7 +257,7 @@ def tangent_directions(system: System | Mechanics, q: Array, near: Array | None 
     slopes, mass = m.slopes(q), m.metric(q)
     if near is None:
         return orthonormal(null_space(slopes), mass)
-    return polar_factor(near - _raised(mass, slopes, matmul(slopes, near)), mass)
+    return polar_factor(near - _raised(m, mass, slopes, matmul(slopes, near)), mass)
 
 
 def orthonormal(vectors: Array, mass: Array) -> Array:
@@ -284,6 +293,7 @@ def _orthonormal_in_a_loop(vectors: Array, mass: Array) -> Array:
 def nearest_frame(system: System | Mechanics, q: Array, b: Array) -> Array:
     """The orthonormal frame of D at q nearest to b: P(q) b N^(-1/2), with N the Gram matrix of P(q) b; smooth in q."""
     m = lower(system)
+    m.refuse_indefinite("an orthonormal frame of D")
     n, r = b.shape
     if m.constrained and not m.framed and n > 8 and 3 * r < n:
         return _few_directions(m.rows(q), m.metric(q), b)
@@ -335,7 +345,7 @@ def _leaving(m: Mechanics, q: Array, b: Array, v: Array, mass: Array) -> Array:
         return jnp.zeros_like(b)
     a = m.rows(q)
     change = m.time_derivative(lambda s, x: matmul(s.rows(x), b), q, v)
-    return -_raised(mass, a, change)
+    return -_raised(m, mass, a, change)
 
 
 def polar_factor(x: Array, mass: Array) -> Array:
@@ -348,14 +358,14 @@ def multipliers(system: System | Mechanics, q: Array, reaction: Array) -> Array:
     m = lower(system)
     m.refuse_nonlinear()
     a = m.rows(q)
-    return solve_spd(matmul(a, solve_spd(m.metric(q), a.T)), matvec(a, reaction))
+    return m.solved(matmul(a, m.solved(m.metric(q), a.T)), matvec(a, reaction))
 
 
 def reaction(system: System | Mechanics, q: Array, lam: Array) -> Array:
     """M(q)^-1 A(q)^T lam, the acceleration that multipliers cause."""
     m = lower(system)
     m.refuse_nonlinear()
-    return solve_spd(m.metric(q), matvec(m.rows(q).T, lam))
+    return m.solved(m.metric(q), matvec(m.rows(q).T, lam))
 
 
 def free_acceleration(system: System | Mechanics, q: Array, v: Array) -> Array:
@@ -368,7 +378,7 @@ def free_acceleration(system: System | Mechanics, q: Array, v: Array) -> Array:
     force = m.space.gradient(lambda x: m.lagrangian(x, v), q) - transport + m.forces(q, v)
     if Trait.GROUP in m.traits:
         force = force + matvec(m.space.bracket(v).T, m.momentum(q, v))
-    return solve_spd(m.hessian(q, v), force)
+    return m.solved(m.hessian(q, v), force)
 
 
 def acceleration(system: System | Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
@@ -386,20 +396,20 @@ def _acceleration(m: Mechanics, q: Array, v: Array) -> tuple[Array, Array]:
     if m.framed and Trait.NONLINEAR not in m.traits:
         b, weights = m.frame(q), matmul(m.frame(q).T, mass)
         gram = matmul(weights, b)
-        w = solve_spd(gram, matvec(weights, v - m.drift(q) if Trait.AFFINE in m.traits else v))
+        w = m.solved(gram, matvec(weights, v - m.drift(q) if Trait.AFFINE in m.traits else v))
 
         def moved(s, x):
             return matvec(s.frame(x), w) + s.drift(x) if Trait.AFFINE in m.traits else matvec(s.frame(x), w)
 
         turning = m.time_derivative(moved, q, v)
-        total = turning + matvec(b, solve_spd(gram, matvec(weights, free - turning)))
+        total = turning + matvec(b, m.solved(gram, matvec(weights, free - turning)))
         a = m.rows(q)
-        lam = solve_spd(matmul(a, solve_spd(mass, a.T)), matvec(a, total - free))
+        lam = m.solved(matmul(a, m.solved(mass, a.T)), matvec(a, total - free))
         return total, lam
     a = m.forms(q, v)
     turning = m.time_derivative(lambda s, x: s.violation(x, v), q, v)
-    z = solve_spd(mass, a.T)
-    lam = solve_spd(matmul(a, z), -turning - matvec(a, free))
+    z = m.solved(mass, a.T)
+    lam = m.solved(matmul(a, z), -turning - matvec(a, free))
     return free + matvec(z, lam), lam
 
 
@@ -428,10 +438,10 @@ def power_and_change(system: System | Mechanics, q: Array, v: Array) -> Array:
     return jnp.stack(jax.jvp(lambda t, q, v: power(m.at(t), q, v), (t, q, v), along))
 
 
-def _raised(mass: Array, forms: Array, values: Array) -> Array:
+def _raised(m: Mechanics, mass: Array, forms: Array, values: Array) -> Array:
     """The shortest vector in the metric `mass` on which the one-forms have these values; one column for each column."""
-    z = solve_spd(mass, forms.T)
-    return _apply(z, solve_spd(matmul(forms, z), values))
+    z = m.solved(mass, forms.T)
+    return _apply(z, m.solved(matmul(forms, z), values))
 
 
 def _apply(matrix: Array, x: Array) -> Array:

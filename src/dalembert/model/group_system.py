@@ -96,6 +96,11 @@ class Chart(System):
         """The names of the coordinates of the algebra."""
         return self.body.velocity_names
 
+    @property
+    def signature(self) -> tuple[int, int] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The signature of the body's metric."""
+        return self.body.signature
+
     def element(self, x: Array) -> Array:
         """The configuration with coordinates x."""
         return self.body.group.displaced(self.base, x)

@@ -23,7 +23,7 @@ class _Look(NamedTuple):
     """All constraints at configurations, one row each."""
 
     q: Any
-    mass: Any
+    measure: Any
     rows: Any
     offsets: Any
     values: Any
@@ -35,14 +35,14 @@ def _look(m: Mechanics, q: Array, shifts: Array, ticks: Array) -> _Look:
 
     def one(q, shift, tick):
         there, q = m.later(tick), m.space.displaced(q, shift)
-        return _Look(q, there.metric(q), there.rows(q), there.offsets(q), there.holonomic(q))
+        return _Look(q, there.measure(there.metric(q)), there.rows(q), there.offsets(q), there.holonomic(q))
 
     return jax.vmap(one)(q, shifts, ticks)
 
 
 def _scaled(look: _Look) -> tuple[np.ndarray, np.ndarray]:
     """The rows in units of the metric, each divided by its length, and the lengths."""
-    rows = look.rows / units(look.mass)[:, None, :]
+    rows = look.rows / units(look.measure)[:, None, :]
     lengths = np.linalg.norm(rows, axis=2, keepdims=True)
     return rows / np.where(lengths > 0, lengths, 1), lengths[..., 0]
 
@@ -55,7 +55,7 @@ def _onto(m: Mechanics, q: Any, ticks: np.ndarray, shifts: Any = 0.0) -> _Look:
         k = found.values.shape[1]
         if not k or not np.all(np.isfinite(found.rows)) or not np.all(np.isfinite(found.values)):
             return found
-        unit = units(found.mass)
+        unit = units(found.measure)
         slopes = found.rows[:, found.rows.shape[1] - k :] / unit[:, None, :]
         lengths = np.linalg.norm(slopes, axis=2) + np.finfo(float).tiny
         # The method of Levenberg and Marquardt, with a damping that vanishes with c. It converges although the slopes
@@ -214,8 +214,8 @@ def _follow_around(m: Mechanics, here: _Look, v0: Any) -> bool:
     random = np.random.default_rng(7)
     number = 12
     v = np.zeros(m.velocity_dimension) if v0 is None else np.asarray(v0, float)
-    unit = units(here.mass[0])
-    natural = np.sqrt(max(float(v @ here.mass[0] @ v), 0.0)) / unit
+    unit = units(here.measure[0])
+    natural = np.sqrt(max(float(v @ here.measure[0] @ v), 0.0)) / unit
     natural = np.where(np.isfinite(natural) & (natural > 0), natural, 1.0)
     # Near the start, because farther away position constraints may have other branches; each step is looked at anyway.
     reach = np.array([0.001, 0.01, 0.03])[np.arange(number) % 3][:, None] * np.minimum(natural, 1.0)
@@ -269,7 +269,7 @@ def least_norm(m: Mechanics, q: Array, lam: Array) -> Array:
 def _combinations(m: Mechanics, q: Array) -> tuple[Array, Array, Array]:
     """The weights with which the kept rows make up all rows (rows = weights^T kept), and both, in units of the
     metric."""
-    unit = jnp.sqrt(jnp.abs(diagonal(m.metric(q))))
+    unit = jnp.sqrt(jnp.abs(diagonal(m.measure(m.metric(q)))))
     rows, kept = m.with_all_rows().rows(q) / unit, m.rows(q) / unit
     return solve_spd(matmul(kept, kept.T), matmul(kept, rows.T)), rows, kept
 

@@ -30,6 +30,8 @@ class Sample(NamedTuple):
     """
 
     mass: Any
+    measure: Any
+    """The definite matrix that measures velocities: the mass matrix, unless that is declared indefinite."""
     potential: Any
     forces: Any
     annihilator: Any
@@ -44,8 +46,9 @@ class Sample(NamedTuple):
     turns: Any
     """How many turns each coordinate has made in `turned`."""
     around: dict[str, Any]
-    """Values at the samples: "mass"; "velocity"; "momentum", dL/dv, if a Lagrangian is given; and "products", the
-    largest entries of A B and of A Z - b relative to the terms that should cancel in them."""
+    """Values at the samples: "mass"; "measure"; "velocity"; "momentum", dL/dv, if a
+    Lagrangian is given; and "products", the largest entries of A B and of A Z - b relative to the terms that should
+    cancel in them."""
     defect: Any
     """On a group, how far q is from being an element."""
     sections: dict[str, Any]
@@ -80,28 +83,28 @@ def _ratio(x: Array, bound: Array) -> Array:
     return jnp.max(jnp.abs(x) / jnp.maximum(bound, np.finfo(float).tiny), initial=0.0)
 
 
-def _sizes(forms: Array, vectors: Array, mass: Array) -> Array:
-    """The size of products of one-forms and vectors (columns), with lengths measured by the metric."""
-    unit = jnp.sqrt(jnp.abs(diagonal(mass)) + np.finfo(float).tiny)
+def _sizes(forms: Array, vectors: Array, measure: Array) -> Array:
+    """The size of products of one-forms and vectors (columns), with lengths measured by this matrix."""
+    unit = jnp.sqrt(jnp.abs(diagonal(measure)) + np.finfo(float).tiny)
     return jnp.sum(jnp.abs(forms) / unit, axis=1)[:, None] * jnp.max(jnp.abs(vectors) * unit[:, None], axis=0)
 
 
-def _products(m: Mechanics, q: Array, mass: Array) -> Array:
+def _products(m: Mechanics, q: Array, measure: Array) -> Array:
     """How far A B and A Z - b are from zero, relative to their size; zero for what is not given twice."""
     found, both = jnp.zeros(2), _given_twice(m)
     if both[0]:
         a, b = m.own("constraints", q), m.own("frame", q)
-        found = found.at[0].set(_ratio(a @ b, _sizes(a, b, mass)))
+        found = found.at[0].set(_ratio(a @ b, _sizes(a, b, measure)))
     if both[1]:
         a, z, b = m.own("constraints", q), m.own("drift", q), m.own("offsets", q)
-        bound = _sizes(a, z[:, None], mass)[:, 0] + jnp.abs(b)
+        bound = _sizes(a, z[:, None], measure)[:, 0] + jnp.abs(b)
         found = found.at[1].set(_ratio(a @ z - b, bound))
     return found
 
 
-def contradicts_at(m: Mechanics, q: Array, mass: Array) -> Array:
+def contradicts_at(m: Mechanics, q: Array, measure: Array) -> Array:
     """Whether the functions contradict each other at this configuration."""
-    return (_products(m, q, mass) > TOLERANCE).any() if any(_given_twice(m)) else jnp.asarray(False)
+    return (_products(m, q, measure) > TOLERANCE).any() if any(_given_twice(m)) else jnp.asarray(False)
 
 
 def places_around(m: Mechanics, q: Array, v: Array, start: Array, shifts: Array) -> tuple[Array, Array]:
@@ -124,7 +127,8 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
 
     If the system depends on time, the samples around the start are at other times too.
     """
-    start = m.metric(q)
+    mass = m.metric(q)
+    start = m.measure(mass)
     around, natural = places_around(m, q, v, start, shifts)
     number = jnp.arange(len(shifts))
     fast = jnp.stack([natural, jnp.full_like(natural, 1 + jnp.max(jnp.abs(v)))])[number % 2]
@@ -142,7 +146,9 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
     def measured(tick, q, v):
         there = m.later(tick)
         mass = there.metric(q)
-        found = {"mass": mass, "velocity": v, "products": _products(there, q, mass)}
+        measure = there.measure(mass)
+        found = {"mass": mass, "measure": measure, "velocity": v}
+        found["products"] = _products(there, q, measure)
         if "lagrangian" in m.given:
             found["momentum"] = jax.grad(there.lagrangian, argnums=1)(q, v)
         return found
@@ -150,17 +156,18 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
     def off(section):
         along = m.generators(q) @ section(q)
         forms = m.rows(q)
-        mass = start
+        measure = start
         if len(along) > forms.shape[1]:  # symmetries that change the time
             forms = jnp.concatenate([-m.offsets(q)[:, None], forms], axis=1)
-            mass = jnp.eye(len(along)).at[1:, 1:].set(start)
-        return _ratio(forms @ along, _sizes(forms, along[:, None], mass)[:, 0])
+            measure = jnp.eye(len(along)).at[1:, 1:].set(start)
+        return _ratio(forms @ along, _sizes(forms, along[:, None], measure)[:, 0])
 
     # One call for all places, so that the functions are traced and compiled once.
     places = jnp.stack([around, around + 2 * np.pi * turns] if m.angles else [around])
     found = jax.vmap(jax.vmap(given), (None, 0, None))(ticks, places, velocities)
     here, *turned = (jax.tree.map(lambda x, k=k: x[k], found) for k in range(len(places)))
     return Sample(
+        mass,
         start,
         m.potential(q),
         m.forces(q, v),
@@ -176,9 +183,10 @@ def sample(m: Mechanics, q: Array, v: Array, shifts: Array, velocities: Array, t
     )
 
 
-def units(mass: Any) -> Any:
-    """sqrt(M_ii), the weight of each component of the velocity; one row per matrix if `mass` is a stack of matrices."""
-    return (abs(mass.diagonal(0, -2, -1)) + np.finfo(float).tiny) ** 0.5
+def units(measure: Any) -> Any:
+    """sqrt(M_ii), the weight of each component of the velocity, for the matrix that measures velocities; one row per
+    matrix if it is a stack of matrices."""
+    return (abs(measure.diagonal(0, -2, -1)) + np.finfo(float).tiny) ** 0.5
 
 
 # The following functions of a sample take arrays of NumPy, and those of JAX inside code that is being traced.
@@ -186,12 +194,12 @@ def units(mass: Any) -> Any:
 
 def is_constant_metric(found: Sample) -> Any:
     """Whether the mass matrix is the same at the start and around it."""
-    return same_mass(found.around["mass"], found.mass).all()
+    return same_mass(found.around["mass"], found.mass, found.measure).all()
 
 
-def same_mass(some: Any, mass: Any) -> Any:
-    """Whether mass matrices equal another one, with each entry in units of the diagonal; one answer per matrix."""
-    unit = units(mass)
+def same_mass(some: Any, mass: Any, measure: Any) -> Any:
+    """Whether mass matrices equal another one, with each entry in units of `measure`; one answer per matrix."""
+    unit = units(measure)
     off = abs(some - mass) > TOLERANCE * unit[:, None] * unit
     return ~(off & _finite(some, 2)).any((-2, -1))
 
@@ -215,9 +223,9 @@ def is_linear_momentum(mass: Any, velocity: Any, momentum: Any) -> Any:
     return ~(off & _finite(momentum, 1) & _finite(expected, 1)).any(-1)
 
 
-def is_symmetric(mass: Any) -> Any:
-    """Whether matrices are symmetric, one answer per matrix; entries are judged in units of the diagonal."""
-    unit = units(mass)
+def is_symmetric(mass: Any, measure: Any) -> Any:
+    """Whether matrices are symmetric, one answer per matrix; entries are judged in units of `measure`."""
+    unit = units(measure)
     off = abs(mass - mass.swapaxes(-1, -2)) > TOLERANCE * unit[..., :, None] * unit[..., None, :]
     return ~off.any((-2, -1))
 
@@ -247,7 +255,7 @@ def _allowance(function: str, values: Any, sample: Sample) -> Any:
     """How much a function's values at the samples may change by rounding, and by angles typed with ten digits."""
     finite = (jnp if isinstance(values, Array) else np).nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
     size, velocity = abs(finite), abs(sample.around["velocity"])
-    unit = units(sample.around["mass"])
+    unit = units(sample.around["measure"])
     # Values that vanish up to rounding are compared with the values of the same kind that the motion itself produces.
     speed = (unit * velocity).max(1, keepdims=True)
     if function in ("lagrangian", "potential"):  # an additive constant must not hide a change

@@ -15,13 +15,16 @@ from dalembert.model.traits import Trait, traits_of
 from dalembert.numerics import (
     Recipe,
     Renamed,
+    balancing_units,
     current,
     is_syntactically_constant,
     is_traced,
     matmul,
     matvec,
+    negative_eigenvalues,
     null_space,
     repeated,
+    solve,
     solve_spd,
 )
 
@@ -68,6 +71,9 @@ class System(eqx.Module):
     """A step size to start with, which the command line uses."""
     recipe: ClassVar[Recipe | None] = None
     """What a system made by `dalembert.system` was made from, with which another process can make it again."""
+    signature: ClassVar[tuple[int, int] | None] = None
+    """For a mass matrix that is meant to be indefinite (a pseudo-Riemannian metric): how many of its eigenvalues are
+    positive and how many negative, such as (2, 1). Without it, a mass matrix must be positive definite."""
     timed: ClassVar[bool] = False
     """Whether the functions depend on time, as the functions of a RheonomicSystem do."""
     kept: ClassVar[Kept | None] = None
@@ -408,8 +414,36 @@ class Mechanics(eqx.Module):
         if Trait.AFFINE not in self.traits:
             return jnp.zeros(self.velocity_dimension, q.dtype)
         a = self.rows(q)
-        z = solve_spd(self.metric(q), a.T)
-        return matvec(z, solve_spd(matmul(a, z), self.offsets(q)))
+        z = self.solved(self.metric(q), a.T)
+        return matvec(z, self.solved(matmul(a, z), self.offsets(q)))
+
+    def solved(self, a: Array, b: Array) -> Array:
+        """The solution x of a x = b for a matrix that the metric makes: M, A M^-1 A^T or B^T M B.
+
+        These are positive definite, unless the metric is indefinite.
+        """
+        return solve(a, b) if Trait.INDEFINITE in self.traits else solve_spd(a, b)
+
+    def measure(self, mass: Array) -> Array:
+        """The definite matrix that measures velocities where the metric is `mass`: the metric itself, or if it is
+        indefinite, the diagonal matrix of the units in which no entry of the metric exceeds one."""
+        if Trait.INDEFINITE not in self.traits:
+            return mass
+        return jnp.eye(mass.shape[0], dtype=mass.dtype) * balancing_units(mass) ** 2
+
+    def negative_directions(self, q: Array) -> Array:
+        """How many eigenvalues of the metric are negative: on all velocities, and on D if a frame is given, otherwise
+        on the complement of D. A number changes where the metric becomes degenerate on these velocities."""
+        mass = self.metric(q)
+        if not self.constrained:
+            return jnp.stack([negative_eigenvalues(mass), jnp.zeros((), mass.dtype)])
+        if self.framed:
+            b = self.frame(q)
+            part = matmul(b.T, matmul(mass, b))
+        else:
+            a = self.rows(q)
+            part = matmul(a, self.solved(mass, a.T))
+        return jnp.stack([negative_eigenvalues(mass), negative_eigenvalues(part)])
 
     def nonlinear(self, q: Array, v: Array) -> Array:
         """f(q, v) of the constraints f(q, v) = 0 that are not linear in v; no numbers if there are none."""
@@ -449,6 +483,14 @@ class Mechanics(eqx.Module):
                 "frame and no projector, and nothing that is made from these is defined"
             )
 
+    def refuse_indefinite(self, what: str) -> None:
+        """Refuses a system with an indefinite metric, for code that measures lengths with it."""
+        if Trait.INDEFINITE in self.traits:
+            raise ValueError(
+                f"{what} needs the kinetic lengths of velocities, but {self.label} declares an indefinite metric, "
+                f"signature = {self.signature}, which gives velocities no length"
+            )
+
     def carried(self, q: Array, y: Array) -> Array:
         """y + Z(q), the allowed velocity whose part in D is y; y itself if the constraints are linear."""
         return y + self.drift(q) if Trait.AFFINE in self.traits else y
@@ -463,6 +505,12 @@ class Mechanics(eqx.Module):
             return is_syntactically_constant(self.metric, q)
         z = jnp.zeros(q.shape[0] + 1, q.dtype)
         return is_syntactically_constant(lambda z: self.at(z[0]).metric(z[1:]), z)
+
+    @property
+    def signature(self) -> tuple[int, int]:
+        """How many eigenvalues of the mass matrix are positive and how many negative."""
+        declared = self.system.signature
+        return (self.velocity_dimension, 0) if declared is None else declared
 
     @property
     def conservative(self) -> bool:

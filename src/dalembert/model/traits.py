@@ -66,6 +66,12 @@ class Trait(Enum):
         "coordinates in which it is constant",
     )
 
+    INDEFINITE = Kind(
+        "needs a positive definite mass matrix, but {system} declares one with {negative} of {velocities} eigenvalues "
+        "negative, signature = {signature}",
+        applies=lambda system, given: system.signature is not None and system.signature[1] > 0,
+    )
+
     def refusal(self, m: Any) -> tuple[str, str]:
         """Why a method refuses this system, and what its user may do instead of choosing another method."""
         time = "t, " * (Trait.TIMED in m.traits)
@@ -76,6 +82,9 @@ class Trait(Enum):
             "forces": f"forces({time}q, v)",
             "holonomic": f"holonomic({time}q)",
             "nonlinear": f"nonlinear({time}q, v)",
+            "signature": m.signature,
+            "velocities": m.velocity_dimension,
+            "negative": m.signature[1],
         }
         return self.value.refusal.format(**words), self.value.otherwise.format(**words)
 

@@ -23,11 +23,13 @@ from dalembert.numerics.fingerprints import (
 )
 from dalembert.numerics.lasting import lasting_name
 from dalembert.numerics.linear import (
+    balancing_units,
     diagonal,
     inverse_square_root,
     matmul,
     matvec,
     multiplier_bound,
+    negative_eigenvalues,
     null_space,
     pivot_floor,
     skew_solution,
@@ -62,6 +64,7 @@ __all__ = [
     "Renamed",
     "Vector",
     "Vectors",
+    "balancing_units",
     "captures_traced",
     "compiled",
     "copied",
@@ -86,6 +89,7 @@ __all__ = [
     "matmul",
     "matvec",
     "multiplier_bound",
+    "negative_eigenvalues",
     "newton",
     "null_space",
     "one_look",

@@ -207,6 +207,41 @@ def solve_spd(a: Array, b: Array) -> Array:
     return _bind(*_same(a, b), positive=True)
 
 
+def balancing_units(a: Array) -> Array:
+    """Positive numbers u, one per row of a symmetric matrix, such that |a_ij| <= u_i u_j, about equal in each row.
+
+    It is the iteration of Ruiz for |a|. It needs one round for a diagonal matrix, and for one whose rows each have one
+    entry; with each further one, the logarithm of what is left is halved.
+    """
+    size, unit = jnp.abs(a), jnp.ones(a.shape[0], a.dtype)
+    for _ in range(_ROUNDS):
+        largest = jnp.max(size / (unit[:, None] * unit), axis=1)
+        unit = unit * jnp.where(largest > 0, jnp.sqrt(largest), 1.0)
+    largest = jnp.max(size / (unit[:, None] * unit))
+    return unit * jnp.where(largest > 0, jnp.sqrt(largest), 1.0)
+
+
+_ROUNDS = 5
+
+
+def negative_eigenvalues(a: Array) -> Array:
+    """The number of negative eigenvalues of a symmetric nonsingular matrix, as a float.
+
+    By Sylvester's law it is the number of negative pivots of C^T a C for any regular C. A fixed C without symmetries
+    makes it unlikely that a pivot vanishes, as that of [[0, 1], [1, 0]] does. A small pivot does no harm: its sign is
+    that of the next one reversed.
+    """
+    n = a.shape[0]
+    if n > 1:
+        mixed = jnp.asarray(np.cos(1 + 0.7 * np.arange(n * n)).reshape(n, n) + 2 * np.eye(n), a.dtype)
+        a = matmul(mixed.T, matmul(a, mixed))
+    found = jnp.zeros((), a.dtype)
+    for k in range(n):
+        found = found + jnp.where(a[k, k] < 0, 1.0, 0.0).astype(a.dtype)
+        a = a - a[:, k : k + 1] * (a[k : k + 1, :] / a[k, k])
+    return found
+
+
 def _same(a: Array, b: Array) -> tuple[Array, Array]:
     dtype = jnp.promote_types(a.dtype, b.dtype)
     return lax.convert_element_type(a, dtype), lax.convert_element_type(b, dtype)

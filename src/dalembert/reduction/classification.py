@@ -13,6 +13,7 @@ from dalembert.reduction.measured import (
     NEAR,
     Invariance,
     check_action,
+    check_arguments,
     complaint,
     invariance,
     place,
@@ -96,6 +97,7 @@ def spaces_at(frame: np.ndarray, generators: np.ndarray, mass: np.ndarray) -> Sp
 
 def spaces(system: System, symmetry: Symmetry, q: Any, t: float = 0.0) -> Spaces:
     """g^q, S, U and H at a configuration: TQ = H + S + U, D = H + S, V = S + U."""
+    check_arguments(system, symmetry)
     check_action(system, symmetry, samples(system, symmetry))
     q = np.asarray(q, float)
     if q.shape != (system.dimension,):

@@ -331,6 +331,7 @@ def check_arguments(system: System, symmetry: Symmetry) -> None:
         raise ValueError(f"expected a System, got {system!r}")
     if not isinstance(symmetry, Symmetry):
         raise ValueError(f"expected a Symmetry, such as Symmetry(Rn(2), on=('x', 'y')); got {symmetry!r}")
+    lower(system).refuse_indefinite("the study of a symmetry")
 
 
 def invariance(

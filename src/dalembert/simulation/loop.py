@@ -11,6 +11,8 @@ from jax import Array, lax
 from dalembert.methods import Method, State, Status
 from dalembert.methods.legendre import is_general
 from dalembert.model import (
+    DEPENDENT,
+    SINGULAR,
     TOLERANCE,
     Mechanics,
     System,
@@ -27,7 +29,7 @@ from dalembert.model import (
     still_follow,
     violates,
 )
-from dalembert.numerics import compiled, diagonal, is_syntactically_constant, solve_spd
+from dalembert.numerics import compiled, diagonal, is_syntactically_constant, matmul, solve_spd
 
 CAPACITY = 8192
 """The number of rows that a chunk can save; it is fixed, so that no compiled shape depends on the number of steps."""
@@ -76,20 +78,26 @@ def start_fault(
     """The code of what is wrong with a start, as far as compiled code can tell; zero if nothing is.
 
     It checks whether q is an element of the group and satisfies the position constraints, whether the mass matrix is
-    symmetric and positive definite, whether v satisfies the constraint, whether its one-forms are independent, and
-    whether a frame and an offset agree with the one-forms there.
+    symmetric and positive definite, or has the declared signature and is nondegenerate on D, whether v satisfies the
+    constraint, whether its one-forms are independent, and whether a frame and an offset agree with the one-forms there.
     With `supports`, those of the method, it also checks the properties that show only in the values around the start.
     """
     m, q, v = jax.tree.map(lax.stop_gradient, (lower(system).at(t), q, v))
     mass = m.metric(q)
-    bad = jnp.any(violates(m.forms(q, v), v, m.levels(q, v), mass))
-    fault = jnp.where(_rank_holds(m, q, v, mass), Status.OK.code, Status.RANK.code)
+    measure = m.measure(mass)
+    bad = jnp.any(violates(m.forms(q, v), v, m.levels(q, v), measure))
+    fault = jnp.where(_rank_holds(m, q, v, measure), Status.OK.code, Status.RANK.code)
     fault = jnp.where(bad, Status.OFF_CONSTRAINT.code, fault)
-    unit = jnp.sqrt(jnp.abs(diagonal(mass)))
-    # If the matrix is not positive definite, the solution is not finite.
-    definite = jnp.isfinite(jnp.sum(solve_spd(mass / (unit[:, None] * unit), jnp.ones_like(unit))))
-    fault = jnp.where(definite, fault, Status.NOT_DEFINITE.code)
-    wrong = ~is_symmetric(mass) | contradicts_at(m, q, mass)
+    if Trait.INDEFINITE in m.traits:
+        fault = jnp.where(_nondegenerate(m, q, mass, measure), fault, Status.DEGENERATE.code)
+        declared = m.negative_directions(q)[0] == m.signature[1]
+        fault = jnp.where(declared, fault, Status.SIGNATURE.code)
+    else:
+        unit = jnp.sqrt(jnp.abs(diagonal(mass)))
+        # If the matrix is not positive definite, the solution is not finite.
+        definite = jnp.isfinite(jnp.sum(solve_spd(mass / (unit[:, None] * unit), jnp.ones_like(unit))))
+        fault = jnp.where(definite, fault, Status.NOT_DEFINITE.code)
+    wrong = ~is_symmetric(mass, measure) | contradicts_at(m, q, measure)
     fault = jnp.where(wrong, Status.CONTRADICTION.code, fault)
     if supports is not None:
         unfit, contradiction = faults_around(m, q, v, supports)
@@ -103,17 +111,40 @@ def start_fault(
     return jnp.where(m.space.defect(q) < TOLERANCE, fault, Status.NO_ELEMENT.code)
 
 
-def _rank_holds(m: Mechanics, q: Array, v: Array, mass: Array) -> Array:
+def _rank_holds(m: Mechanics, q: Array, v: Array, measure: Array) -> Array:
     """Whether the one-forms are independent, and those that are left out follow from them."""
     if not m.constrained or m.framed:
         return jnp.asarray(True)
-    forms = m.forms(q, v) / jnp.sqrt(jnp.abs(diagonal(mass)))
+    forms = m.forms(q, v) / jnp.sqrt(jnp.abs(diagonal(measure)))
     if forms.shape[0] > forms.shape[1]:
         return jnp.asarray(False)
     forms = forms / jnp.sqrt(jnp.sum(forms**2, axis=1, keepdims=True))
     # If the matrix is singular to rounding, the solution is not finite.
     fine = jnp.isfinite(jnp.sum(solve_spd(forms @ forms.T, jnp.ones(forms.shape[0]))))
     return fine & still_follow(m, q) if m.redundant else fine
+
+
+def _nondegenerate(m: Mechanics, q: Array, mass: Array, measure: Array) -> Array:
+    """Whether an indefinite metric is nondegenerate, on all velocities and on D."""
+    unit = jnp.sqrt(diagonal(measure))
+    mass = mass / (unit[:, None] * unit)
+    inverse = m.solved(mass, jnp.eye(len(unit), dtype=mass.dtype))
+    size = jnp.max(jnp.abs(inverse))
+    fine = size * SINGULAR < 1  # NaN is degenerate, too
+    if not m.constrained:
+        return fine
+    vectors, part = (m.frame(q).T * unit, mass) if m.framed else (m.rows(q) / unit, inverse)
+    vectors = vectors / jnp.sqrt(jnp.sum(vectors**2, axis=1, keepdims=True))
+    part = matmul(vectors, matmul(part, vectors.T))
+    inverse = m.solved(part, jnp.eye(len(part), dtype=mass.dtype))
+    return fine & (jnp.max(jnp.abs(inverse), initial=0.0) * DEPENDENT * (1.0 if m.framed else size) < 1)
+
+
+def _stays_nondegenerate(before: Mechanics, q0: Array, after: Mechanics, q1: Array) -> Array:
+    """Whether an indefinite metric is nondegenerate after a step, and has not become degenerate within it."""
+    mass = after.metric(q1)
+    same = jnp.all(before.negative_directions(q0) == after.negative_directions(q1))
+    return same & _nondegenerate(after, q1, mass, after.measure(mass))
 
 
 def still_defined(m: Mechanics, before: State, after: State, supports: frozenset[Trait]) -> Array | None:
@@ -123,7 +154,8 @@ def still_defined(m: Mechanics, before: State, after: State, supports: frozenset
     """
     there, checks = m.at(after.t), []
     if Trait.VARYING_MASS not in supports and not is_syntactically_constant(there.metric, after.q):
-        checks.append(same_mass(there.metric(after.q), m.at(before.t).metric(before.q)))
+        mass = m.at(before.t).metric(before.q)
+        checks.append(same_mass(there.metric(after.q), mass, m.measure(mass)))
     if Trait.GENERAL_LAGRANGIAN not in supports and is_general(m):
         momentum = there.momentum(after.q, after.v)
         checks.append(is_linear_momentum(there.metric(after.q), after.v, momentum))
@@ -198,6 +230,9 @@ def attempt(system: System, method: Method, carry: Carry, h: Array) -> Carry:
     if m.redundant:
         fine = still_follow(here, state.q) | failed
         code = jnp.where(fine, code, Status.RANK.code).astype(jnp.int32)
+    if Trait.INDEFINITE in m.traits:
+        fine = _stays_nondegenerate(m.at(before.t), before.q, here, state.q) | failed
+        code = jnp.where(fine, code, Status.DEGENERATE.code).astype(jnp.int32)
     if defined is not None:
         code = jnp.where(defined | failed, code, Status.NOT_DEFINED.code).astype(jnp.int32)
     residual = report.residual.astype(carry.residual.dtype)
