@@ -56,6 +56,7 @@ from dalembert.numerics import (
     matvec,
     newton,
     solve,
+    solve_spd,
 )
 
 STARTS = ("half-kick", "momentum", "exact")
@@ -68,8 +69,8 @@ _KINETIC_ALONE = {
     "metric",
     Trait.GENERAL_LAGRANGIAN: "its Lagrangian is not kinetic minus potential energy, so that no kinetic metric belongs "
     "to q alone, and complements of D cannot be compared",
-    Trait.INDEFINITE: "its kinetic metric is indefinite, so that there are no angles by which complements of D could be "
-    "compared",
+    Trait.INDEFINITE: "its kinetic metric is indefinite, so that there are no angles by which complements of D "
+    "could be compared",
 }
 """Why systems with some traits need the projectors of the kinetic metric."""
 
@@ -182,7 +183,8 @@ class Reflecting(Method):
         """Whether the metric shows here, after the checks before the run, that it is not one for these projectors."""
         if self.metric is None or not m.constrained:
             return None
-        wrong = ~is_symmetric(self.metric_at(m, q))
+        metric = self.metric_at(m, q)
+        wrong = ~is_symmetric(metric, metric)
         if self.any_complement:
             return wrong
         mass = m.metric(q)
@@ -394,11 +396,9 @@ class GNI(Reflecting):
     def supports(self) -> frozenset[Trait]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The traits that a system may have; fewer with a metric of the user's own."""
         own = Reflecting.supports | {Trait.AFFINE, Trait.TIMED}
-        return (
-            own - {Trait.INDEFINITE}
-            if self.metric is not None
-            else own | {Trait.HOLONOMIC, Trait.GENERAL_LAGRANGIAN}
-        )
+        if self.metric is not None:
+            return own - set(_KINETIC_ALONE)
+        return own | {Trait.HOLONOMIC, Trait.GENERAL_LAGRANGIAN}
 
     def free_step(self, m: Mechanics, q: Array, u: Array, h: Array) -> tuple[Array, Array, Report]:
         mass = mass_at(m, q, u)
