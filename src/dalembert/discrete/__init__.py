@@ -12,7 +12,7 @@ from dalembert.discrete.action import (
     theta_minus,
     theta_plus,
 )
-from dalembert.discrete.complement import check_metric_shape, check_projector_metric, complement_angle
+from dalembert.discrete.complement import complement_angle
 from dalembert.discrete.consistency import check_rules
 from dalembert.discrete.constraints import (
     CustomConstraint,
@@ -95,8 +95,6 @@ __all__ = [
     "between",
     "check_constraint",
     "check_lagrangian",
-    "check_metric_shape",
-    "check_projector_metric",
     "check_rules",
     "complement_angle",
     "constraint_value",

@@ -17,12 +17,11 @@ from dalembert.discrete import (
     Retraction,
     as_lagrangian,
     check_lagrangian,
-    check_metric_shape,
-    check_projector_metric,
     check_rules,
     legendre_minus,
     partial_derivatives,
 )
+from dalembert.discrete.complement import check_metric_shape, check_projector_metric
 from dalembert.discrete.lagrangians import is_one_of, is_whole, plain
 from dalembert.discrete.on_groups import MAPS, pull
 from dalembert.groups import coadjoint
