@@ -7,26 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
+from oscillator import Oscillator, W
 
 import dalembert as da
 from dalembert.diagnostics import CoupledField, Kept, passenger_exponents, predicted_growth
 from dalembert.diagnostics.modified_structure import quadratic_form
 from dalembert.diagnostics.order import nearby_starts
-
-W = 1.7
-
-
-class Oscillator(da.System):
-    """x'' = -w^2 x, without constraints."""
-
-    coordinates = ("x",)
-    step = 0.1
-
-    def lagrangian(self, q: Array, v: Array) -> Array:
-        return 0.5 * v[0] ** 2 - 0.5 * (W * q[0]) ** 2
-
-    def constraints(self, q: Array) -> Array:
-        return jnp.zeros((0, 1))
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ import mpmath
 import numpy as np
 import pytest
 from jax import Array
+from oscillator import Oscillator, W
 
 import dalembert as da
 from dalembert.diagnostics.iterates import begun, forth
 from dalembert.kernels import ManyDigits, Unsupported
 from dalembert.numerics import PathRule, cosine, cotangent_ratio, excess_ratio, sine_ratio, solve, solve_spd
 
-W = 1.7
 DIGITS = 40
 MP = mpmath.MPContext()
 MP.dps = DIGITS + 20
@@ -112,19 +112,6 @@ def test_rules_of_quadrature_have_all_digits() -> None:
 def test_an_operation_without_digits_is_named() -> None:
     with pytest.raises(Unsupported, match="bessel"):
         ManyDigits(lambda x: jax.scipy.special.i0e(x), 1.0, digits=30)(1.0)
-
-
-class Oscillator(da.System):
-    """x'' = -w^2 x, without constraints."""
-
-    coordinates = ("x",)
-    step = 0.1
-
-    def lagrangian(self, q: Array, v: Array) -> Array:
-        return 0.5 * v[0] ** 2 - 0.5 * (W * q[0]) ** 2
-
-    def constraints(self, q: Array) -> Array:
-        return jnp.zeros((0, 1))
 
 
 def _midpoint(x: Any) -> Any:

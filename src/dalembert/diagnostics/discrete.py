@@ -58,9 +58,8 @@ def _momenta(shared: Any, q: Array, u: Array) -> tuple[Array, Array]:
     """
     system, method, h = shared
     q1, plus, _ = method.free_step(system, q, u, h)
-    arrived = (
-        2 * nearest_velocity(system, q, u) - u
-    )  # M^-1 p^+ at q, up to reactions; u itself for methods on D
+    # M^-1 p^+ at q, up to reactions; u itself for methods on D.
+    arrived = 2 * nearest_velocity(system, q, u) - u
     p, p1 = matvec(system.metric(q), arrived), matvec(system.metric(q1), plus)
     sections = [section(q) for section in system.sections().values()]
     residual = [

@@ -401,10 +401,8 @@ def _coupled_findings(
         for name, x in measures[0].items()
         if x is not None
     }
-    form, name = (
-        forms[-1],
-        "passenger keeps a quadratic form",
-    )  # of the shortest steps, where it is known best
+    form = forms[-1]  # of the shortest steps, where it is known best
+    name = "passenger keeps a quadratic form"
     if found[name].verdict is Kept.KEPT:
         words = "definite, so passengers stay bounded" if form.definite else "not definite"
         found[name] = found[name]._replace(words=words)

@@ -21,12 +21,10 @@ from dalembert.diagnostics.iterates import (
     scales,
     sizes,
 )
-from dalembert.kernels import ManyDigits, Unsupported
+from dalembert.kernels import SOLVED, ManyDigits, Unsupported
 from dalembert.model import Mechanics, onto_surface
 
 MOST_DIGITS = 300
-NOISE = 1e-6
-"""The rounding errors of steps, which are solved with six digits more than are asked for."""
 _MOST_TERMS = 150
 _PATIENCE = 8
 """The number of terms after which the error must be half as large, or no more are tried: what is left then is about
@@ -138,7 +136,7 @@ class _Candidates:
     def __init__(self, f: Iterates, m: Mechanics, q: Array, v: Array, unit: float):
         self.f, self.m, self.q, self.unit = f, m, q, unit
         place, speed = (float(x) for x in scales(f, m, q, v))
-        self.noise = unit * NOISE * np.array([place, speed / float(f.h)])
+        self.noise = unit * 10.0**-SOLVED * np.array([place, speed / float(f.h)])
         self.speed = speed / float(f.h)
         self.ahead: list[np.ndarray] = []
         self.behind: list[np.ndarray] = []

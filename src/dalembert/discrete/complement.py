@@ -19,6 +19,7 @@ from dalembert.model import (
     shape_of,
     units,
 )
+from dalembert.model.checks import spot
 from dalembert.model.redundancy import dependent
 from dalembert.numerics import jit_fast_compile
 
@@ -95,7 +96,7 @@ def check_projector_metric(method: Any, system: System, q0: Any, v0: Any, t0: An
     places, masses, metrics, turned, vectors = (np.asarray(x) for x in found)
     what = f"{system.label}: the metric of {method.cli_name.partition(':')[0]}"
     for k, (q, mass, metric) in enumerate(zip(places, masses, metrics, strict=True)):
-        where = f"at {_where(m, q)}, {'the start' if k == 0 else 'a configuration near the start'}"
+        where = f"at ({spot(q, m)}), {'the start' if k == 0 else 'a configuration near the start'}"
         if not np.all(np.isfinite(metric)):
             if k == 0:
                 raise ValueError(f"{what} is NaN or infinite {where}:\n{metric}")
@@ -129,7 +130,3 @@ def check_projector_metric(method: Any, system: System, q0: Any, v0: Any, t0: An
                 "out, or give one with d^T G n = 0 for all d in D and n in M^-1 A^T; to study such a run all the same, "
                 "say any_complement=True"
             )
-
-
-def _where(m: Mechanics, q: np.ndarray) -> str:
-    return "(" + ", ".join(f"{name}={x:.6g}" for name, x in zip(m.coordinates, q, strict=True)) + ")"

@@ -4,7 +4,7 @@ from dalembert.kernels.adjoint import Adjoint
 from dalembert.kernels.array_loop import ArrayLoop
 from dalembert.kernels.choice import time_loop, wanted_form
 from dalembert.kernels.graph import Unsupported
-from dalembert.kernels.many_digits import ManyDigits
+from dalembert.kernels.many_digits import SOLVED, ManyDigits
 from dalembert.kernels.native import Loop, TimeLoop, pack
 from dalembert.kernels.rows import loop_of_no_steps, over_rows
 from dalembert.kernels.scalars import Scalars, join, scalarise, split
@@ -12,6 +12,7 @@ from dalembert.kernels.sine_cosine import sincos
 from dalembert.kernels.waiting import making
 
 __all__ = [
+    "SOLVED",
     "Adjoint",
     "ArrayLoop",
     "Loop",

@@ -12,7 +12,9 @@ from dalembert.numerics import exact_numbers, tracing_with
 from dalembert.numerics.jax_internals import scan_parts
 
 GUARD = 12
-"""Further digits, for what sums and differences lose. Iterations end when half of these are reached."""
+"""Further digits, for what sums and differences lose."""
+SOLVED = 6
+"""The further digits that iterations end with."""
 
 
 class ManyDigits:
@@ -27,7 +29,7 @@ class ManyDigits:
 
         self.mp = mpmath.MPContext()
         self.mp.dps = digits + GUARD
-        with tracing_with(digits + GUARD // 2):
+        with tracing_with(digits + SOLVED):
             self.jaxpr, shape = jax.make_jaxpr(function, return_shape=True)(*like)
         self.interpreter = _Interpreter(_Numbers(self.mp))
         self.structure = jax.tree.structure(shape)

@@ -27,7 +27,8 @@ from dalembert.model.traits import Trait
 from dalembert.numerics import balancing_units
 
 
-def _at(q: np.ndarray, system: Mechanics) -> str:
+def spot(q: np.ndarray, system: Mechanics) -> str:
+    """The coordinates with their names, as errors give them."""
     return ", ".join(f"{name}={value:.6g}" for name, value in zip(system.coordinates, q, strict=True))
 
 
@@ -129,11 +130,11 @@ def _check_lagrangian(system: Mechanics, q: np.ndarray, sample: Sample) -> None:
         ("the force", sample.forces),
     ):
         if not np.all(np.isfinite(value)):
-            raise ValueError(f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}): {value}")
+            raise ValueError(f"{label}: {what} is NaN or infinite at the start ({spot(q, system)}): {value}")
     # Scaling to unit diagonal: units as different as kilograms and grams then neither look singular nor hide anything.
     for k, matrix in enumerate(sample.around["mass"]):
         if not is_symmetric(matrix, sample.around["measure"][k]):
-            where = f"at ({_at(q, system)})" if k == 0 else "at a configuration near the start"
+            where = f"at ({spot(q, system)})" if k == 0 else "at a configuration near the start"
             raise ValueError(f"{label}: the mass matrix is not symmetric {where}:\n{matrix}")
     if Trait.INDEFINITE in system.traits:
         return _check_signature(system, q, mass, sample.measure)
@@ -142,7 +143,7 @@ def _check_lagrangian(system: Mechanics, q: np.ndarray, sample: Sample) -> None:
     if np.linalg.eigvalsh(scaled)[0] <= 1e-13 or np.any(np.diag(mass) <= 0):
         raise ValueError(
             f"{label}: the mass matrix must be positive definite; its smallest eigenvalue at "
-            f"({_at(q, system)}) is {smallest:.3g}. Check that masses and moments of inertia are positive"
+            f"({spot(q, system)}) is {smallest:.3g}. Check that masses and moments of inertia are positive"
             f"{_how_to_declare(system, mass)}"
         )
 
@@ -174,14 +175,14 @@ def _check_signature(system: Mechanics, q: np.ndarray, mass: np.ndarray, measure
     values = np.linalg.eigvalsh(mass / np.outer(units(measure), units(measure)))
     if not np.min(np.abs(values)) > SINGULAR:
         raise ValueError(
-            f"{system.label}: the mass matrix is degenerate at ({_at(q, system)}): in units of its entries an "
+            f"{system.label}: the mass matrix is degenerate at ({spot(q, system)}): in units of its entries an "
             f"eigenvalue is {values[np.argmin(np.abs(values))]:.3g}. An indefinite metric must be nondegenerate"
         )
     found, wanted = (int(np.sum(values > 0)), int(np.sum(values < 0))), system.signature
     if found != wanted:
         raise ValueError(
             f"{system.label} declares signature = {wanted}, but its mass matrix has {found[0]} positive and "
-            f"{found[1]} negative eigenvalues at ({_at(q, system)}). Correct the signature, or the signs of masses"
+            f"{found[1]} negative eigenvalues at ({spot(q, system)}). Correct the signature, or the signs of masses"
         )
 
 
@@ -202,7 +203,7 @@ def _check_nondegenerate(system: Mechanics, q: np.ndarray, sample: Sample) -> No
     null = basis @ vectors[:, np.argmin(np.abs(values))] / unit
     raise ValueError(
         f"{system.label}: the metric is degenerate on the allowed velocities, to half of the digits or more, at the "
-        f"start ({_at(q, system)}): {null.tolist()} is allowed, and orthogonal to all allowed velocities and itself, "
+        f"start ({spot(q, system)}): {null.tolist()} is allowed, and orthogonal to all allowed velocities and itself, "
         "so that no projector onto them exists. Change the constraints, or start elsewhere"
     )
 
@@ -215,7 +216,7 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: 
         matrix = sample.given[name]
         if not np.all(np.isfinite(matrix)):
             raise ValueError(
-                f"{system.class_name}.{name} is NaN or infinite at the start ({_at(q, system)}):\n{matrix}"
+                f"{system.class_name}.{name} is NaN or infinite at the start ({spot(q, system)}):\n{matrix}"
             )
         vectors = matrix if name == "constraints" else matrix.T
         # If a frame is given too, it decides; the one-forms then only name the multipliers.
@@ -228,7 +229,7 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: 
             advice = "give a frame(q), which may stay regular there, or start elsewhere"
             raise ValueError(
                 f"{label}: the {what} are linearly dependent (rank deficient) at the configuration "
-                f"({_at(q, system)}): singular values {sizes}. Remove the redundant ones, "
+                f"({spot(q, system)}): singular values {sizes}. Remove the redundant ones, "
                 + (advice if name == "constraints" else "or start elsewhere")
             )
     if {"constraints", "frame"} <= system.given:
@@ -242,7 +243,7 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: 
     around = sample.around["products"]
     if around[0, 0] > TOLERANCE:
         raise ValueError(
-            f"{label}: constraints and frame contradict each other at ({_at(q, system)}): "
+            f"{label}: constraints and frame contradict each other at ({spot(q, system)}): "
             f"A B should vanish but is\n{a @ sample.given['frame']}"
         )
     for which, what, vanishing in ((0, "constraints and frame", "A B"), (1, "offsets and drift", "A Z - b")):
@@ -256,7 +257,7 @@ def _check_constraints(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: 
     for name in ("offsets", "drift"):
         if name in system.given and not np.all(np.isfinite(sample.given[name])):
             raise ValueError(
-                f"{system.class_name}.{name} is NaN or infinite at the start ({_at(q, system)}): {sample.given[name]}"
+                f"{system.class_name}.{name} is NaN or infinite at the start ({spot(q, system)}): {sample.given[name]}"
             )
     if Trait.NONLINEAR in system.traits:
         _check_nonlinear(system, q, v, sample)
@@ -284,7 +285,7 @@ def _check_nonlinear(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: Sa
     for what, x in (("nonlinear", values), ("its derivative df/dv", own)):
         if not np.all(np.isfinite(x)):
             raise ValueError(
-                f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}), v0 = {v.tolist()}: {x.tolist()}."
+                f"{label}: {what} is NaN or infinite at the start ({spot(q, system)}), v0 = {v.tolist()}: {x.tolist()}."
                 f"{vertex} Start with another velocity"
             )
     scaled = forms / units(sample.measure)
@@ -292,7 +293,7 @@ def _check_nonlinear(system: Mechanics, q: np.ndarray, v: np.ndarray, sample: Sa
         sizes = relative_sizes(scaled)
         raise ValueError(
             f"{label}: the derivatives df/dv of the nonlinear constraints and the one-forms are linearly dependent "
-            f"(rank deficient) at the start ({_at(q, system)}), v0 = {v.tolist()}: singular values {sizes}.{vertex} "
+            f"(rank deficient) at the start ({spot(q, system)}), v0 = {v.tolist()}: singular values {sizes}.{vertex} "
             "Start with another velocity, or remove the constraints that follow from the others"
         )
     if np.any(violates(forms, v, sample.offsets, sample.measure)):
@@ -312,7 +313,7 @@ def _check_positions(system: Mechanics, q: np.ndarray, sample: Sample) -> None:
     slopes = rows[len(rows) - values.shape[1] :]
     for what, x in (("holonomic", values[0]), ("the derivative of holonomic", slopes)):
         if not np.all(np.isfinite(x)):
-            raise ValueError(f"{label}: {what} is NaN or infinite at the start ({_at(q, system)}): {x}")
+            raise ValueError(f"{label}: {what} is NaN or infinite at the start ({spot(q, system)}): {x}")
     around = np.abs(values[1:])
     if np.any(off_surface(values[0], slopes, q, np.where(around < np.inf, around, 0.0).max(0))):
         raise ValueError(
@@ -333,7 +334,7 @@ def _check_rank_of_positions(system: Mechanics, q: np.ndarray, sample: Sample) -
         sizes = relative_sizes(rows)
         raise ValueError(
             f"{label}: the derivatives of the position constraints{others} are linearly dependent (rank deficient) at "
-            f"the configuration ({_at(q, system)}): singular values {sizes}. Remove those that follow from the others "
+            f"the configuration ({spot(q, system)}): singular values {sizes}. Remove those that follow from the others "
             "(the derivative of a position constraint need not be among the one-forms), or start elsewhere"
         )
 
